@@ -52,7 +52,7 @@ def test_the_examples_run(tmp_path: Path) -> None:
     scores = nearest.attribute(x[:3], target=0)
     distances = torch.cdist(nearest.model_.read(x[:3], 3).features, nearest.model_.read(x, 40).features)
     torch.testing.assert_close(scores, torch.where(y == 0, 1, -1) / (1 + distances), atol=1e-5, rtol=1e-5)
-    assert space["explainer"].task_.called == ("grade 1", "grade 2")
+    assert space["explainer"].task_.output_names == ("grade 1", "grade 2")
     assert "negative" in whence_studies.suite.metric.METRICS
     assert space["arrays"]["squares"].tolist() == [0, 1, 4, 9]
     assert engine.results(abs, [-1, 2, -3], "backwards") == [1, 2, 3]

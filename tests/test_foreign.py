@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch.utils.data import TensorDataset
+from whence.surrogate.sketch import check_same, sketch
 
 import whence
 from tests.helpers.explored import NAMES, M, N, network, pictures
@@ -19,7 +20,6 @@ from whence.data import as_training_set
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, extract
 from whence.project import Configuration, Project
-from whence.surrogate.sketch import check_same, sketch
 from whence.ui import schema
 from whence.ui.changes import what_if
 from whence.ui.classes import classes

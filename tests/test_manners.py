@@ -161,7 +161,7 @@ def public_records() -> list[type]:
 PARTS = {
     "BoxAndFrame", "Boxed", "Captum", "Case", "CentreBox", "Column", "CrammerSinger", "Curves",
     "EpsilonInsensitive", "Frame", "Hinges", "Capabilities", "Network", "NewSamples", "Numbers", "OneClass",
-    "Prepare", "Problem", "Row", "Rules", "Source", "Targets", "TextInputs", "Tube", "Word", "Pass",
+    "Prepare", "Problem", "Row", "Rules", "Source", "TextInputs", "Tube", "Word", "Flow", "Pass",
     "Picture", "Sample", "Metric", "LayerRule", "OperationRule", "SharingRule", "SpreadingRule",
 }  # fmt: skip
 

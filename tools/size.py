@@ -18,7 +18,7 @@ from pathlib import Path
 HOME = Path(__file__).resolve().parents[1]
 KINDS = {
     "Attributor", "DualDA", "Effects", "Ensemble", "OneClass", "Task", "Classes", "OneLogit", "Tokens",
-    "ManyLabels", "Regression", "Targets", "Labels",
+    "ManyLabels", "Regression",
 }  # fmt: skip
 """Classes of methods and tasks, besides those whose name ends in "Attributor"."""
 

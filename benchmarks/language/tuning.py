@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from whence.data.prompts import Prompts
+from whence.data.text import Prompts
 
 BLOCKS, PASSES, RATE, BATCH, CHECKPOINTS = 2, 8, 1e-3, 4, 3
 ROWS = 256  # of logits over the vocabulary at a time

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class WhenceError(Exception):
-    """Base of every error that whence raises on purpose. It comes whole from one process to another."""
+    """Base of every error that whence raises on purpose. Pickles with its attributes."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), self.args, vars(self))
@@ -23,7 +23,7 @@ def _restored(kind: type[WhenceError], args: tuple[Any, ...], state: dict[str, A
 
 
 class InvalidInputError(WhenceError, ValueError):
-    """An argument breaks a rule; the message names the argument, the rule, the value and the remedy."""
+    """An argument breaks a rule; the message names the argument, the rule, the value and the fix."""
 
 
 class UnsupportedError(InvalidInputError):
@@ -76,7 +76,7 @@ class WorkerError(WhenceError):
 
 
 class LostError(WorkerError):
-    """Some of the objects that an engine held were lost, and made anew without what they knew."""
+    """Some of the objects that an engine held were lost, and made again without what they knew."""
 
     def __init__(self, places: list[int], why: str) -> None:
         super().__init__(why)
@@ -84,7 +84,7 @@ class LostError(WorkerError):
 
 
 class DataWarning(UserWarning):
-    """The training set is not what it seems: samples change, classes have other names, tokens no text."""
+    """The training set looks wrong: samples change, classes have other names, tokens no text."""
 
 
 class AgreementWarning(UserWarning):

@@ -13,6 +13,7 @@ import pytest
 import torch
 from sklearn.neighbors import NearestNeighbors
 from torch import nn
+from whence.surrogate.training import training_features
 
 import whence
 from tests.helpers.oracle import qp
@@ -21,7 +22,6 @@ from whence.audit.heldout import Listed, calibrated, folds, held_out_scores
 from whence.errors import InvalidInputError, NotFittedError
 from whence.features import FeatureBank, extract
 from whence.features.novelty import nearest
-from whence.surrogate.training import training_features
 from whence.tasks import Classes
 
 K, D, N = 4, 6, 120

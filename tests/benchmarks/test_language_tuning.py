@@ -17,7 +17,7 @@ from benchmarks.language.tuning import Language, losses, tune
 from torch.nn.functional import cross_entropy
 
 from tests.helpers.writers import TEXTS, llama, taught, tokenizer
-from whence.data.prompts import Prompts
+from whence.data.text import Prompts
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ def test_why_an_entry_is_new_is_what_differs_from_the_nearest_of_its_kind(tmp_pa
     fill(cache)
     fill(cache, seed="1", steps="3")
     near = cache.slot("model", PARTS).path.name
-    assert slot.why_new() == f"the seed is '7', was '0' (beside {near})"
+    assert slot.why_new() == f"the seed is '7', was '0' (compared with {near})"
 
 
 def _hold(folder: Path, held: Any, go: Any) -> None:

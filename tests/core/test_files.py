@@ -179,7 +179,7 @@ def test_what_cannot_be_written_leaves_the_users_file_whole(
 
 
 # Banks grow by rows, locks are empty, and one is a switch of the kernel's.
-OTHER_WAYS = {"core/files.py", "features/folder.py", "features/rows.py", "evaluate/metrics/resources.py"}
+OTHER_WAYS = {"core/files.py", "features/folder.py", "features/rows.py", "metrics/resources.py"}
 
 
 def test_every_module_writes_files_in_the_one_way_that_leaves_them_whole() -> None:

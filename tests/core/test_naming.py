@@ -15,4 +15,4 @@ def test_a_broken_import_in_the_users_module_is_shown_as_it_is(
     (tmp_path / "other.py").write_text("import not_installed")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="not_installed"):
-        naming.find("model", "other:x")
+        naming.make_named("model", "other:x")

@@ -11,7 +11,7 @@ pytest.importorskip("transformers")
 
 from tests.helpers.writers import TEXTS, tokenizer
 from whence.data import Corpus
-from whence.data.passages import around, cut
+from whence.data.corpus import around, cut
 from whence.errors import InvalidInputError
 
 
@@ -147,8 +147,8 @@ def test_a_share_of_the_places_stays_by_their_losses() -> None:
 @pytest.mark.parametrize(
     ("losses", "share", "words"),
     [
-        (np.zeros(3), 0.5, "12 finite numbers"),
-        (np.full(12, np.nan), 0.5, "12 finite numbers"),
+        (np.zeros(3), 0.5, r"one number per sample, shape \(12,\)\. Got shape \(3,\)"),
+        (np.full(12, np.nan), 0.5, "'losses' must be finite. Got nan at"),
         (np.zeros(12), 0.0, "'share'"),
         (np.zeros(12), 1.5, "'share'"),
     ],

@@ -10,7 +10,7 @@ import torch
 
 from whence.data import as_training_set
 from whence.data.items import WRITTEN, Prepare
-from whence.data.tokenizer import find_tokenizer
+from whence.data.text import find_tokenizer
 from whence.errors import InvalidInputError
 
 
@@ -101,7 +101,7 @@ def test_another_one_can_be_named_and_must_be_one() -> None:
     other, data = Spelling(), ([[1, 2]] * 9, [0, 1, 0] * 3)
     samples = as_training_set(data, preprocess=enclosing(SPELLING), tokenizer=other)
     assert samples.prepare.find_tokenizer() is other
-    with pytest.raises(InvalidInputError, match=r"'tokenizer' must be None or a tokeniser .* Got <class"):
+    with pytest.raises(InvalidInputError, match=r"'tokenizer' must be None or a tokenizer .* Got <class"):
         as_training_set(data, tokenizer=Spelling)
     with pytest.raises(InvalidInputError, match="'tokenizer' must be given where the samples are first read"):
         as_training_set(samples, tokenizer=other)

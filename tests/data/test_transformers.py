@@ -18,6 +18,7 @@ from whence.errors import DataWarning, InvalidInputError, ModelError, SampleErro
 from whence.model.extractor import find_head
 from whence.model.inputs import n_rows
 from whence.model.modules import class_names
+from whence.tasks import OneLogit
 
 transformers = pytest.importorskip("transformers")
 datasets = pytest.importorskip("datasets")
@@ -189,7 +190,7 @@ def test_a_label_without_a_class_is_named(tokeniser: Any) -> None:
 
 def test_a_tokeniser_needs_one_column_of_text(tokeniser: Any) -> None:
     data = [{"premise": "a cat", "hypothesis": "a dog", "label": 0}]
-    with pytest.raises(InvalidInputError, match=r"'preprocess' cannot tell its column.*lambda"):
+    with pytest.raises(InvalidInputError, match=r"'preprocess' must have one column to read.*lambda"):
         list(as_training_set(data, preprocess=tokeniser).batches())
 
 
@@ -231,11 +232,11 @@ def test_a_model_without_pad_token_says_so(tokeniser: Any) -> None:
     assert torch.is_grad_enabled()
 
 
-def test_a_single_logit_is_refused_with_the_remedy() -> None:
+def test_a_single_logit_is_two_classes() -> None:
     torch.manual_seed(0)
     model, inputs = build("Bert", **SMALL, **{**TEXT, "num_labels": 1})()
-    with pytest.raises(ModelError, match=r"one logit per class.*task=whence.tasks.OneLogit\(\)"):
-        whence.features.extract(model, (inputs, [0] * n_rows(inputs)), show_progress=False)
+    bank = whence.features.extract(model, (inputs, [0] * n_rows(inputs)), show_progress=False)
+    assert bank.task == OneLogit(2)
     assert find_head(BERT()[0], inputs) == "classifier"
 
 

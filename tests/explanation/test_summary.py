@@ -68,12 +68,12 @@ def test_of_effects_labels_and_numbers() -> None:
         "would be lower without training samples labelled cat and dog"
     )
     verdict = explanation().verdict
-    labels = explanation(speech="label", verdict=verdict)
+    labels = explanation(label_kind="label", verdict=verdict)
     against = tuple(replace(one, differs=True) for one in labels.opponents)
     assert replace(labels, opponents=against).summary.claim.startswith(
         "“cat” rests on likeness to training samples with it; samples without it speak against it"
     )
-    number = explanation(speech="number", verdict=verdict, class_names=("price",))
+    number = explanation(label_kind="number", verdict=verdict, class_names=("price",))
     assert number.summary.claim == (
         "“cat” is pulled up by training samples labelled 0 and 1, and down by training samples labelled 1"
     )

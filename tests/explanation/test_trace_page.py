@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from whence.data.passages import Around
+from whence.data.corpus import Around
 from whence.explanation.bands import Bands
 from whence.explanation.trace import Passage, Source, Token, Trace
 from whence.explanation.trace_page import grouped, sentences, strongest_tokens

@@ -148,7 +148,7 @@ def test_a_worker_does_not_complain_that_the_process_it_reads_for_has_gone(
 def test_a_mistake_that_a_worker_finds_is_one_line() -> None:
     data = [(row, float(label)) for row, label in zip(*arrays(), strict=True)]
     with pytest.raises(InvalidInputError, match=r"^'data' must give integer labels.*\Z"):
-        quiet(net(), data, num_workers=1)
+        quiet(net(), data, num_workers=1, task="classes")
 
 
 def test_features_too_large_for_memory_go_to_a_temporary_file(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,6 @@ _SUBCLASSED = (
     "Hinges",
     "Tube",
     "Problem",
-    "Targets",
     "Makes",
     "SharingRule",
     "SpreadingRule",

@@ -58,7 +58,7 @@ def explanation(kind: str = "grey", **changes: Any) -> Explanation:
     shown, shape = sample(kind, 0)
     fields: dict[str, Any] = {
         "foretold": None,
-        "speech": "class",
+        "label_kind": "class",
         "sample": shown,
         "predicted": 0,
         "probability": 0.75,
@@ -83,7 +83,7 @@ def explanation(kind: str = "grey", **changes: Any) -> Explanation:
 
 def _told(fields: dict[str, Any]) -> dict[str, Any]:
     """Put classes into words, as their task does; other tasks say theirs."""
-    if fields["speech"] != "class":
+    if fields["label_kind"] != "class":
         return fields
     names, truth = fields["class_names"], fields["truth"]
     said = Verdict(

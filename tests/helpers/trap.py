@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from whence.core.processor import REMEDY, bfloat16_works
+from whence.core.machine import REMEDY, bfloat16_works
 
 
 def avoid_trap() -> None:

@@ -15,11 +15,9 @@ from torch import Tensor, nn
 
 import whence
 from whence import methods
-from whence.core import store
 from whence.errors import InvalidInputError, ModelError, NotFittedError, StoreError
 from whence.features import FeatureBank
-from whence.surrogate.scores import Expansion
-from whence.surrogate.scores import Vectors
+from whence.surrogate.scores import Expansion, Vectors
 from whence.tasks import Classes
 
 K, D, N, B = 4, 7, 90, 11

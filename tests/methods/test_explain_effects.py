@@ -15,7 +15,6 @@ from torch.utils.data import Dataset
 import whence
 from tests.methods.test_explain import K, cnn, images
 from whence import Effects
-from whence.errors import InvalidInputError
 from whence.surrogate.effects import Output
 
 OUTPUTS: list[Output] = ["logit", "margin", "log_prob"]

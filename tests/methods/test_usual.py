@@ -45,7 +45,7 @@ def test_of_every_task_it_is_the_neighbours_of_unit_features(task: str) -> None:
         assert [neighbour.index for neighbour in one.neighbours] == near.tolist()
         np.testing.assert_allclose([neighbour.distance for neighbour in one.neighbours], far, atol=1e-3)
         assert one.share == pytest.approx((own < far[-1]).mean(), abs=0.04)
-        assert one.neighbours[0].told == explainer.task_.told(explainer.labels_[near[0]])
+        assert one.neighbours[0].told == explainer.task_.label_text(explainer.labels_[near[0]])
     assert [one.strange for one in usual] == [False, False, True]
     assert (usual[2].share, usual[2].asked) == (1.0, N)
     assert "than all of 60 training samples" in usual[2].detail

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from whence.app import cli
 from whence.core.cache import Cache
-from whence.core.naming import named
+from whence.core.naming import import_named
 from whence.errors import InvalidInputError, WhenceError
 from whence.methods import DualDA
 from whence_studies import view
@@ -122,7 +122,7 @@ def test_own_data_network_and_training_are_evaluated(place: Path) -> None:
     tests = tests[datasets.draw(test.labels, 9, 0, "test")]
     labels = torch.from_numpy(train.labels)
     torch.manual_seed(0)
-    model = named("model", "own_things:train")(view((inputs, labels)), 0, 30).eval()
+    model = import_named("model", "own_things:train")(view((inputs, labels)), 0, 30).eval()
     said_class = model(tests).argmax(1)
     scores = DualDA(C=1e-2, show_progress=False).fit(model, (inputs, labels))
     top = scores.attribute(tests, said_class).topk(5).indices

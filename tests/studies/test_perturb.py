@@ -24,6 +24,7 @@ from whence_studies import (
     subset,
     view,
 )
+from whence_studies.scenes.retrain import digest_inputs, digest_samples
 
 N, K = 60, 5
 X, Y = torch.rand(N, 1, 8, 8) / 2, torch.arange(N) % K
@@ -245,7 +246,7 @@ def test_fingerprints_tell_views_apart() -> None:
             add_shortcut(data, CentreBox(1), 0.5, of_class=2),
             add_shortcut(data, Frame(1), 0.5, of_class=2, seed=1),
         ]
-        return [v.samples.fingerprint() for v in views]
+        return [digest_samples(v.samples, digest_inputs(v.samples)) for v in views]
 
     found = prints((X, Y))
     assert len(set(found)) == len(found)

@@ -19,10 +19,10 @@ OUTPUTS = torch.tensor([[0.0, 2.0, 1.0], [3.0, -1.0, 2.0]])
 
 def test_the_largest_output_is_explained_unless_a_target_is_given() -> None:
     task = Classes(3)
-    assert task.explained(OUTPUTS, None).tolist() == [1, 0]
-    assert task.explained(OUTPUTS, 2).tolist() == [2, 2]
-    assert task.explained(OUTPUTS, np.array([0, 2], dtype=np.uint8)).tolist() == [0, 2]
-    assert task.explained(OUTPUTS, [1, 2]).dtype == torch.int64
+    assert task.choose_target(OUTPUTS, None).tolist() == [1, 0]
+    assert task.choose_target(OUTPUTS, 2).tolist() == [2, 2]
+    assert task.choose_target(OUTPUTS, np.array([0, 2], dtype=np.uint8)).tolist() == [0, 2]
+    assert task.choose_target(OUTPUTS, [1, 2]).dtype == torch.int64
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ def test_other_targets_are_refused(target: object, message: str) -> None:
 
 
 def test_outputs_are_called_by_their_names_or_numbers() -> None:
-    assert Classes(2).called == ("0", "1")
-    assert Classes().of(2, ("cat", "dog")).called == ("cat", "dog")
-    assert Classes().of(1, ("\udcff",)).names == ("?",)
+    assert Classes(2).output_names == ("0", "1")
+    assert Classes().with_outputs(2, ("cat", "dog")).output_names == ("cat", "dog")
+    assert Classes().with_outputs(1, ("\udcff",)).names == ("?",)
     with pytest.warns(DataWarning, match="The data name 2 classes, cat, dog, and the model has 3"):
-        assert Classes().of(3, ("cat", "dog")).names is None
+        assert Classes().with_outputs(3, ("cat", "dog")).names is None
 
 
 def test_warnings_name_the_line_of_the_user() -> None:

@@ -22,7 +22,6 @@ from tests.helpers.boxed import Boxed
 from tests.helpers.registered import forgetting
 from whence import audit
 from whence.core.arrays import Array, Doubles, Ints, Mask
-from whence.core.checks import to_array
 from whence.data import Batch, as_training_set
 from whence.errors import InvalidInputError, ModelError, SampleError, StoreError
 from whence.features import FeatureBank, extract
@@ -32,6 +31,7 @@ from whence.project import Project
 from whence.svm import Problem
 from whence.svm.problem import joined
 from whence.tasks import Classes, Task
+from whence.tasks.task import label_array, refuse_sample
 
 N, D = 60, 5
 
@@ -74,25 +74,20 @@ class Numbers(Task):
     factor: float = 1.0
 
     def encode(self, labels: Any, indices: Sequence[int] | None = None) -> Doubles:
-        if isinstance(labels, list):
-            labels = [one.tolist() if isinstance(one, Tensor | np.ndarray) else one for one in labels]
-        found = to_array("data", labels)
-        if found.dtype.kind not in "iuf":
-            raise InvalidInputError(f"'data' must give numbers as labels. Got dtype {found.dtype}.")
-        wrong = ~np.isfinite(found).reshape(len(found), -1).all(1)
-        if wrong.any():
-            i = int(wrong.argmax())
-            raise SampleError(i if indices is None else indices[i], "its label is not finite", "Mend it.")
-        return self.factor * found.astype(np.float64)
+        array = label_array(labels)
+        if array.dtype.kind not in "iuf":
+            raise InvalidInputError(f"'data' must give numbers as labels. Got dtype {array.dtype}.")
+        wrong = ~np.isfinite(array).reshape(len(array), -1).all(1)
+        refuse_sample(wrong, indices, lambda i: "its label is not finite", "Fix it.")
+        return self.factor * array.astype(np.float64)
 
     def blank(self, n: int) -> Doubles:
         return np.full((n,) if self.n_outputs < 2 else (n, self.n_outputs), np.nan)
 
     def known(self, labels: Array) -> Mask:
-        found: Mask = ~np.isnan(labels.reshape(len(labels), -1)).any(1)
-        return found
+        return np.asarray(~np.isnan(labels.reshape(len(labels), -1)).any(1))
 
-    def decided(self, outputs: Tensor) -> Tensor:
+    def predict(self, outputs: Tensor) -> Tensor:
         return outputs[:, 0] if self.n_outputs == 1 else outputs
 
 
@@ -354,8 +349,8 @@ def test_what_can_do_classes_only_refuses_it(tmp_path: Path, monkeypatch: pytest
             "number",
             "'task' must be one of classes, many-labels, numbers, one-logit, regression, tokens, or module",
         ),
-        (3, r"'task' must be None for classes, or a task such as whence.tasks.Classes\(\)\. Got 3"),
-        (int, "'task' must be None for classes"),
+        (3, r"'task' must be None, .* or a task such as whence.tasks.Classes\(\)\. Got 3"),
+        (int, "'task' must be None, to find it by the labels"),
         (Numbers(3), "'task' must have as many outputs as the model, 1 of layer '2'. Got 3"),
     ],
 )
@@ -374,9 +369,8 @@ def test_it_is_chosen_where_samples_are_first_read() -> None:
     for beside in ({"model": model, "data": samples}, {"features": bank}):
         with pytest.raises(InvalidInputError, match="'task'"):
             dualda().fit(**beside, task="numbers")
-    for make in (extract, as_training_set):
-        with pytest.raises(InvalidInputError, match="'task' must be None for classes, or a task"):
-            make(*(model, (x, y))[make is as_training_set :], task="numbers")
+    assert as_training_set((x, y), task="numbers").task == Numbers()
+    assert extract(model, (x, y), task=Numbers, show_progress=False).task == Numbers(1)
 
 
 def test_labels_that_do_not_fit_are_refused() -> None:

@@ -208,8 +208,6 @@ def test_what_is_wrong_is_said() -> None:
         dualda().fit(Net(3), (x, torch.rand(N)))
     with pytest.raises(InvalidInputError, match="'epsilon' must be"):
         Regression(epsilon=-1.0)
-    with pytest.raises(ModelError, match="one logit per class"):
-        dualda().fit(model, whence.data.as_training_set((x, torch.zeros(N, dtype=int))))
     with pytest.raises(ModelError):  # of numbers the values count
         dualda().fit(nn.Sequential(model, nn.Softplus()), (x, torch.rand(N)), layer="0.head")
     assert dualda().fit(Net(2), (x, torch.arange(N) % 2)).task_ == Classes(2)

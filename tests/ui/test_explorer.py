@@ -282,7 +282,7 @@ def test_how_usual_tests_are(client: Any, explorer: Explorer) -> None:
         assert [near["index"] for near in found["neighbours"]] == expected.neighbours[test].tolist()
         assert found["share"] == pytest.approx(expected.shares[test])
         assert found["strange"] == bool(expected.strange[test])
-        labels = [own.task_.told(own.labels_[near["index"]]) for near in found["neighbours"]]
+        labels = [own.task_.label_text(own.labels_[near["index"]]) for near in found["neighbours"]]
         assert [near["told"] for near in found["neighbours"]] == labels
     picture = png((255 * explorer.project.tests.take([4])[0, 0].numpy()).astype(np.uint8))
     sent = client.post("/api/usual", content=picture, headers={**POST, "content-type": "image/png"})

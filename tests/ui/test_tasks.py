@@ -48,7 +48,7 @@ def test_numbers_are_listed_explained_and_written(K: int) -> None:
     info = shown.info()
     with torch.no_grad():
         outputs = model(t)
-    assert info.speech == "number"
+    assert info.label_kind == "number"
     assert info.accuracy == pytest.approx(r2_score(y, outputs), abs=1e-4)
     rows = shown.tests.rows(Wanted(limit=30)).rows
     assert [row.verdict.predicted for row in rows] == [
@@ -78,7 +78,7 @@ def test_labels_are_listed_by_those_that_are_on() -> None:
     with torch.no_grad():
         on = model(t) > 0
     info, rows = shown.info(), shown.tests.rows(Wanted(limit=30)).rows
-    assert info.speech == "label"
+    assert info.label_kind == "label"
     assert info.accuracy == pytest.approx(float((on == y.bool()).float().mean()))
     assert [row.predictions for row in rows] == [np.flatnonzero(one).tolist() for one in on.numpy()]
     assert shown.tests.rows(Wanted(label=2)).total == int(y[:, 2].sum())

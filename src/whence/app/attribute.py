@@ -7,12 +7,12 @@ from typing import Any
 
 from whence.app.opening import Saved, as_class, places
 from whence.app.telling import say
-from whence.core.words import plain_line
+from whence.core.display import plain_line
 from whence.explanation import Usual
 from whence.explanation.wording import MADE_OF, OUTPUTS
 from whence.pages.style import signed
 from whence.project import Project
-from whence.tasks import Speech
+from whence.tasks import LabelKind
 
 
 def run(saved: Saved, tests: str, *, k: int, target: str | None, effects: bool, as_json: bool) -> None:
@@ -33,7 +33,7 @@ def scores(project: Project, tests: str, k: int, target: str | None) -> list[dic
     def side(ranked: Any, b: int) -> list[dict[str, Any]]:
         pairs = zip(ranked.indices[b].tolist(), ranked.scores[b].tolist(), strict=True)
         return [
-            {"index": i, "class": task.told(attributor.labels_[i]), "score": score}
+            {"index": i, "class": task.label_text(attributor.labels_[i]), "score": score}
             | ({} if spread is None else {"spread": float(spread[b, i])})
             for i, score in pairs
             if i >= 0
@@ -43,10 +43,10 @@ def scores(project: Project, tests: str, k: int, target: str | None) -> list[dic
         {
             "test": place,
             "predicted": predicted[b],
-            "truth": task.told(truths[b]),
-            "target": task.called[int(top.target[b])],
-            "sides": MADE_OF[task.speech].side,
-            "effect_on": None if foretold is None else _output(foretold.output, task.speech),
+            "truth": task.label_text(truths[b]),
+            "target": task.output_names[int(top.target[b])],
+            "sides": MADE_OF[task.label_kind].side,
+            "effect_on": None if foretold is None else _output(foretold.output, task.label_kind),
             "usual": None if usual is None else _usual(usual[b]),
             "proponents": side(top.proponents, b),
             "opponents": side(top.opponents, b),
@@ -55,8 +55,8 @@ def scores(project: Project, tests: str, k: int, target: str | None) -> list[dic
     ]
 
 
-def _output(output: str, speech: Speech) -> str:
-    return "prediction" if speech == "number" else output
+def _output(output: str, label_kind: LabelKind) -> str:
+    return "prediction" if label_kind == "number" else output
 
 
 def _of(output: str) -> str:

@@ -15,7 +15,7 @@ from whence.audit import class_view, coreset, shared_evidence, strange, wrong_la
 from whence.audit.access import refuse_documents
 from whence.core import store
 from whence.core.columns import require_parquet
-from whence.core.words import counted, plain_line
+from whence.core.display import counted, plain_line
 from whence.errors import InvalidInputError
 from whence.features import as_float32, taken
 

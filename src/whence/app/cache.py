@@ -7,8 +7,7 @@ from pathlib import Path
 
 from whence.app.telling import say
 from whence.core.cache import Cache
-from whence.core.resources import in_words
-from whence.core.words import counted
+from whence.core.display import counted, in_words
 from whence.errors import InvalidInputError
 
 

@@ -16,7 +16,7 @@ from typing import NoReturn
 import typer
 
 from whence.app.telling import say, warn
-from whence.core.words import plain_line
+from whence.core.display import plain_line
 from whence.errors import WhenceError
 
 _state = {"debug": False, "interrupted": False}

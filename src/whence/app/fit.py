@@ -19,9 +19,8 @@ from whence.app.telling import say, show_progress
 from whence.attribution.surrogate_attributor import SurrogateAttributor
 from whence.core.cache import Cache
 from whence.core.checks import check_choice
-from whence.core.naming import find
-from whence.core.resources import in_words
-from whence.core.words import counted
+from whence.core.display import counted, in_words
+from whence.core.naming import make_named
 from whence.data import Corpus
 from whence.errors import InvalidInputError
 from whence.explanation.bands import Bands
@@ -132,10 +131,12 @@ def run(
     folder = out.resolve().parent
     network = configuration.network(folder)
     several = "+" in configuration.data
-    samples = configuration.training(network, folder) if several else find("data", configuration.data, folder)
-    if isinstance(configuration.chosen_task(), Tokens):
+    samples = (
+        configuration.training(network, folder) if several else make_named("data", configuration.data, folder)
+    )
+    if (task := configuration.chosen_task()) is not None and task.of_documents:
         samples = samples.corpus if several else configuration.corpus(samples)
-    tests = None if configuration.test is None else find("test", configuration.test, folder)
+    tests = None if configuration.test is None else make_named("test", configuration.test, folder)
     reading = configuration.reading
     form = {} if several else {"preprocess": configuration.prepare(), "tokenizer": configuration.spelling()}
     if isinstance(samples, Corpus):
@@ -158,7 +159,7 @@ def run(
 
     write_out(out, save)
     say(f"Saved        {out}, {in_words(out.stat().st_size)}, and {out.name}{SUFFIX}")
-    if held_out is not None and isinstance(attributor.task_, Tokens):
+    if held_out is not None and attributor.task_.of_documents:
         if isinstance(attributor, DualDA):
             say(f"Faithfulness {_by_frequency(attributor.faithfulness_by_frequency(held_out.source))}")
     elif held_out is not None and isinstance(attributor, SurrogateAttributor):
@@ -182,7 +183,7 @@ def run(
         say(f"Faithfulness {said}, on {seen}")
     # Its configuration names code, and this fit ran it: the one who reads this line may trust it.
     if isinstance(attributor, DualDA):
-        if isinstance(attributor.task_, Tokens):
+        if attributor.task_.of_documents:
             said = f"{shlex.quote(str(out))} --trust --prompt TEXT --out why"
             say(f"Next         whence explain {said}, or whence serve {shlex.quote(str(out))} --trust")
         elif held_out is not None:
@@ -249,7 +250,7 @@ def describe(attributor: Attributor) -> list[str]:
         )
     if attributor.agreement_ is not None:
         share = f"{attributor.agreement_:.2%}"
-        if task.speech == "number":
+        if task.label_kind == "number":
             share = f"{task.measures[0]} {attributor.agreement_:.4f}"
         lines.append(
             f"Agreement    {share} with the model, on training samples that had no part in choosing C"

@@ -10,8 +10,7 @@ from typing import Any
 from whence.app.telling import say
 from whence.attribution.surrogate_attributor import SurrogateAttributor
 from whence.core import contents, store
-from whence.core.resources import in_words
-from whence.core.words import plain_line
+from whence.core.display import in_words, plain_line
 from whence.errors import StoreError
 from whence.explanation.wording import OUTPUTS
 from whence.methods import DualDA, Effects, Ensemble, load

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whence.app.telling import show_progress
-from whence.core.batches import BATCH_SIZE
+from whence.core.machine import BATCH_SIZE
 from whence.errors import InvalidInputError
 
 if TYPE_CHECKING:  # they take time to import

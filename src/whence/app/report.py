@@ -9,7 +9,6 @@ from whence.app.outputs import check_file, write_out
 from whence.app.telling import say
 from whence.core import store
 from whence.errors import InvalidInputError
-from whence.tasks import Tokens
 from whence.ui.explorer import Explorer
 from whence.ui.pages import report_page
 
@@ -18,7 +17,7 @@ def run(saved: Saved, tests: str, out: Path, *, k: int, effects: bool) -> None:
     """Write a page that opens from disk; print its path."""
     check_file(out)
     project = saved.open()
-    if isinstance(project.attributor.task_, Tokens):
+    if project.attributor.task_.of_documents:
         raise InvalidInputError(
             f"'{saved.explainer}' must hold an explainer of tests with classes or numbers to be reported. It "
             "is of a language model: whence explain --prompt TEXT --out FOLDER writes whence an answer comes "

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from whence.core.words import plain, plain_line
+from whence.core.display import plain, plain_line
 
 
 def say(text: object, err: bool = False) -> None:

@@ -10,8 +10,8 @@ from whence.app.fit import describe
 from whence.app.opening import Saved, as_class, numbers
 from whence.app.outputs import check_file, write_out
 from whence.app.telling import say
-from whence.core.naming import find
-from whence.core.resources import in_words
+from whence.core.display import in_words
+from whence.core.naming import make_named
 from whence.errors import InvalidInputError
 from whence.methods import DualDA
 from whence.project import SUFFIX
@@ -29,7 +29,7 @@ def run(saved: Saved, add: str | None, remove: str | None, relabel: Sequence[str
     added = None
     if add is not None:
         network = explainer.require_model().extractor.model
-        found = find("add", add, project.path.resolve().parent)
+        found = make_named("add", add, project.path.resolve().parent)
         options = network, explainer.batch_size, explainer.task_
         added = project.bank_of(configuration.added(explainer.require_data(), found, *options))
         configuration = dataclasses.replace(configuration, data=f"{configuration.data}+{add}")

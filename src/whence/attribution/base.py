@@ -16,10 +16,10 @@ from whence.attribution.fitted import Fitted, Tests
 from whence.attribution.fitting import read_training, record
 from whence.attribution.parameters import check_fields, parameter
 from whence.core import contents, store
-from whence.core.batches import BATCH_SIZE
 from whence.core.checks import check_choice, check_count, check_flag, check_path
 from whence.core.contents import Layout
 from whence.core.display import brief, line, table
+from whence.core.machine import BATCH_SIZE
 from whence.core.ranking import TopK, padded, rank_blocks
 from whence.core.registry import Registry
 from whence.data import OnError
@@ -162,7 +162,7 @@ class Attributor(ABC):
 
     def _check_task(self, task: Task) -> None:
         """Raise where the method does not support a task."""
-        if task.speech not in self.capabilities.tasks:
+        if task.label_kind not in self.capabilities.tasks:
             task.require_classes(f"The model of {type(self).__name__}")
 
     def _needs_inputs(self) -> bool:

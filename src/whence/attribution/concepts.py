@@ -103,10 +103,10 @@ def _explain(
         train=as_samples(train_inputs, tokenizer)[0],
         index=index,
         label=surrogate.labels[index].tolist(),
-        told=task.told(surrogate.labels[index]),
-        speech=task.speech,
+        told=task.label_text(surrogate.labels[index]),
+        label_kind=task.label_kind,
         target=target,
-        class_names=task.called,
+        class_names=task.output_names,
         score=score,
         bias=bias,
         names=concepts.names,
@@ -124,7 +124,7 @@ def _proponent(explainer: PairExplainer, features: Tensor, target: int) -> int:
     best = strongest(scored.scores, 1, 1)
     if not best:
         raise InvalidInputError(
-            f"'x' must have a proponent for class {explainer.task.called[target]!r}. It has none; "
+            f"'x' must have a proponent for class {explainer.task.output_names[target]!r}. It has none; "
             "name a training sample with 'index', or another 'target'."
         )
     return int(scored.indices[best[0]])

@@ -231,7 +231,7 @@ class Fitted:
             return self._read_by_members(x, wanted)
         read = self.require_model().read(x, self.batch_size)
         features = self.check_features(read.features, "x")
-        return Tests(features, self.task.explained(read.logits, wanted), read.logits, x)
+        return Tests(features, self.task.choose_target(read.logits, wanted), read.logits, x)
 
     def _read_by_members(self, x: Any, wanted: Tensor | None) -> Tests:
         """Read inputs by each member's model; the target is the output that most members predict."""
@@ -254,7 +254,7 @@ class Fitted:
         tests = self.check_features(features)
         logits = self.classifier.logits if self.surrogate is None else self.surrogate.model_logits
         outputs = logits(tests)
-        return Tests(tests, self.task.explained(outputs, target), outputs)
+        return Tests(tests, self.task.choose_target(outputs, target), outputs)
 
     def for_all(self, scores: Tensor) -> Tensor:
         """Return scores (B, N) of all samples by those (B, M) that took part; the others have 0."""

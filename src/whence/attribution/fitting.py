@@ -11,13 +11,12 @@ from torch import Tensor
 from whence.attribution.fitted import Fitted
 from whence.core.checks import check_names, shown
 from whence.data import as_training_set
-from whence.data.forms import as_targets
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, extract
-from whence.features.training import Training, checked, task_of
+from whence.features.training import Training, checked
 from whence.model.language import of_documents
 from whence.model.modules import check_model, class_names, held_by
-from whence.tasks import Task, Tokens, as_task, task_of_labels
+from whence.tasks import Task, Tokens, as_task
 
 if TYPE_CHECKING:
     from whence.attribution.base import Attributor
@@ -66,13 +65,12 @@ def read_training(
         data = held.data
         if form["preprocess"] is None and form["collate_fn"] is None:
             form = {**form, "preprocess": held.preprocess, "collate_fn": held.collate_fn}
-    form = {**form, "task": None if form["task"] is None else as_targets(as_task(form["task"]))}
+    form = {**form, "task": as_task(form["task"])}
     if features is None:
         more = check_given(check_model(model, layer), **given)
         known = class_names(model) if names is None else names
-        finding = {**form, "task": form["task"] or task_of_labels}
-        samples = as_training_set(data, method.batch_size, names=known, **finding)
-        check_task(task_of(samples.targets))
+        samples = as_training_set(data, method.batch_size, names=known, **form)
+        check_task(samples.task)
         bank = extract(
             model,
             samples,
@@ -183,7 +181,7 @@ def _check_bank(
             f"one out, or give '{both[0]}' to whence.features.extract."
         )
     bank = checked(given)
-    check_task(task_of(bank.task))
+    check_task(bank.task)
     if needs_inputs and bank.model is None:
         raise InvalidInputError(
             f"'features' must come with the model that made them: {name} with these "
@@ -204,4 +202,4 @@ def _named_task(bank: FeatureBank, names: Sequence[str] | None) -> Task:
     """Return the task of a bank's labels, with the names of its outputs."""
     K = bank.task.n_outputs
     known = bank.task.names if names is None else check_names("class_names", names, K)
-    return task_of(bank.task).of(K, known).fitted(bank.labels[bank.valid])
+    return bank.task.with_outputs(K, known).with_labels(bank.labels[bank.valid])

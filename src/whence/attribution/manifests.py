@@ -11,7 +11,7 @@ from whence.features.folder import BankPlace
 from whence.model.layers import Layers
 from whence.surrogate.changes import Change
 from whence.svm import CChoice
-from whence.tasks import Task, kind, restored
+from whence.tasks import Task, restore_task, task_class
 
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -52,14 +52,14 @@ class Manifest(Strict):
     @property
     def paired(self) -> bool:
         """Whether the model's one logit stands for two classes."""
-        return kind(self.task).paired
+        return task_class(self.task).paired
 
     def task_of(self, n_outputs: int) -> Task:
         """Return the task, with K outputs and their names, or raise."""
         names = None if self.class_names is None else tuple(self.class_names)
         if names is not None and len(names) != n_outputs:
             raise contents.refused(f"class_names must be {n_outputs} names, and there are {len(names)}")
-        return restored(self.task, n_outputs, names)
+        return restore_task(self.task, n_outputs, names)
 
 
 class SurrogateManifest(Manifest):

@@ -16,9 +16,8 @@ from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError, UnsupportedError
 from whence.explanation import Contribution, Explanation
 from whence.features import Novelty
-from whence.model.bound import probabilities
 from whence.relevance.xda import Method
-from whence.tasks import Task, Verdict
+from whence.tasks import Task, Verdict, probabilities
 
 
 class MembersExplainer:
@@ -63,7 +62,7 @@ class MembersExplainer:
         """
         task, used, n = self.fitted.task, self.fitted.used, int(self.fitted.used.sum())
         tests = [explainer.start(inputs, number) for explainer in self._explainers]
-        votes = [task.explained(test.passed.logits, target) for test in tests]
+        votes = [task.choose_target(test.passed.logits, target) for test in tests]
         wanted = int(torch.stack(votes).mode(0).values[0])
         scores, scales = np.zeros((len(tests), self.fitted.n_train)), np.ones(len(tests))
         for m, (explainer, test) in enumerate(zip(self._explainers, tests, strict=True)):
@@ -101,7 +100,7 @@ class MembersExplainer:
             [e.surrogate.logits(t.features).cpu() for e, t in zip(self._explainers, tests, strict=True)]
         )
         verdict = task.verdict(outputs[0].numpy(), ours.mean(0)[0].numpy(), target, truth)
-        return verdict, int(task.predicted(outputs)[0]) if task.has_classes else target
+        return verdict, int(task.default_target(outputs)[0]) if task.has_classes else target
 
 
 def together(task: Task, outputs: Sequence[Tensor]) -> Tensor:

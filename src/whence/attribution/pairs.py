@@ -112,7 +112,7 @@ class PairExplainer:
         verdict = task.verdict(test.passed.logits[0].double().cpu().numpy(), ours, target, truth)
         why = Explanation(
             foretold=self.scorer.effect,
-            speech=task.speech,
+            label_kind=task.label_kind,
             sample=first.sample,
             predicted=predicted,
             verdict=verdict,
@@ -120,7 +120,7 @@ class PairExplainer:
             surrogate_class=int(ours.argmax()) if task.has_classes else target,
             truth=truth,
             target=target,
-            class_names=task.called,
+            class_names=task.output_names,
             scores=scored.scores,
             logit=float(ours[target]),
             base=float(task.base[target]),
@@ -154,7 +154,7 @@ class PairExplainer:
         """Return the output that the model predicts for one test, by its own (1, K), and the target."""
         if target is not None and not self.task.has_classes:
             return target, target
-        predicted = int(self.task.predicted(outputs)[0])
+        predicted = int(self.task.default_target(outputs)[0])
         return predicted, predicted if target is None else target
 
     def train(self, indices: list[int], expected: Tensor, test: Started) -> tuple[Any, Pass]:
@@ -203,7 +203,7 @@ class PairExplainer:
                 Contribution(
                     index=index,
                     label=label.tolist(),
-                    told=self.task.told(label),
+                    told=self.task.label_text(label),
                     differs=self.task.differs(label, target),
                     score=float(scores[place]),
                     share=float(scores[place]) / evidence[side],

@@ -61,7 +61,7 @@ def accuracy(fitted: Fitted, x: Any, y: Any) -> float:
     if y is None and not isinstance(inputs, NewSamples):
         raise InvalidInputError("'y' must be the true labels. Got None; only a data set has its own.")
     labels = fitted.task.encode(inputs.labels() if y is None else y)
-    predicted = fitted.task.decided(outputs(fitted, inputs, None)).cpu().numpy()
+    predicted = fitted.task.predict(outputs(fitted, inputs, None)).cpu().numpy()
     if labels.shape != predicted.shape:
         raise InvalidInputError(
             f"'y' must be {fitted.task.labels} for each of {len(predicted)} inputs. Got shape {labels.shape}."

@@ -16,7 +16,7 @@ from whence.core.arrays import Array, Doubles, Ints
 from whence.core.checks import check_is, check_places, shown
 from whence.core.progress import bar
 from whence.data import Corpus
-from whence.data.passages import around, cut
+from whence.data.corpus import around, cut
 from whence.errors import InvalidInputError
 from whence.explanation import Explanation
 from whence.explanation.bands import Bands
@@ -213,7 +213,7 @@ class PassageTracer:
         return tuple(same[same != document].tolist())
 
     def _name(self, token: Any) -> str:
-        return self.explainer.task_.called[int(token)]
+        return self.explainer.task_.output_names[int(token)]
 
 
 def _membership(groups: Ints, n: int) -> csr_array:

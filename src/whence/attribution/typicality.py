@@ -50,7 +50,7 @@ def usual_of(fitted: Fitted, usualness: Novelty, features: Tensor, input: str = 
             quantile=usualness.quantile,
             asked=usualness.n_compared,
             neighbours=tuple(
-                Neighbour(i, fitted.task.told(fitted.labels[i]), float(distance), samples[i])
+                Neighbour(i, fitted.task.label_text(fitted.labels[i]), float(distance), samples[i])
                 for i, distance in zip(near.neighbours[b].tolist(), near.distances[b], strict=True)
             ),
         )

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array, vstack
 from whence.attribution.fitted import Fitted
 from whence.attribution.training_features import all_features
 from whence.core.arrays import Array, Floats, Ints
-from whence.core.words import counted
+from whence.core.display import counted
 from whence.data import TrainingSet, as_training_set
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, extract

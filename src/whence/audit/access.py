@@ -15,7 +15,6 @@ from whence.errors import InvalidInputError
 from whence.methods import DualDA
 from whence.model.inputs import check_batch
 from whence.surrogate.surrogate import Surrogate
-from whence.tasks import Tokens
 
 
 def surrogate_of(explainer: Any) -> Surrogate:
@@ -33,7 +32,7 @@ def surrogate_of(explainer: Any) -> Surrogate:
 
 def refuse_documents(explainer: PairAttributor) -> None:
     """Raise where samples are places of documents, which have no labels that could be wrong."""
-    if isinstance(explainer.task_, Tokens):
+    if explainer.task_.of_documents:
         raise InvalidInputError(
             "'explainer' must have samples with labels of their own to be audited. This one is of a language "
             "model, whose samples are places of documents. Ask whence an answer comes, by trace(prompt) or "
@@ -82,4 +81,4 @@ def tests_of(
         if target is None
         else iter(torch.split(task.check_target(target, count, name), explainer.batch_size))
     )
-    return count, ((f, task.explained(logits, next(wanted))) for f, logits in found)
+    return count, ((f, task.choose_target(logits, next(wanted))) for f, logits in found)

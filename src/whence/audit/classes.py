@@ -11,8 +11,7 @@ from whence.audit.access import surrogate_of
 from whence.audit.table import plain
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count
-from whence.core.display import Columns, displayed
-from whence.core.words import cell
+from whence.core.display import Columns, cell, displayed
 from whence.methods import DualDA
 
 _AT_BOUND = 1 - 1e-9
@@ -127,7 +126,7 @@ def class_view(explainer: DualDA, k: int = 5) -> ClassView:
     columns = surrogate.lam[support].tocsc()
     n_train = np.bincount(explainer.labels_[explainer.used_], minlength=len(W))
     found = []
-    for c, name in enumerate(explainer.task_.called):
+    for c, name in enumerate(explainer.task_.output_names):
         own = y == c
         entries = slice(columns.indptr[c], columns.indptr[c + 1])
         rows, lam = columns.indices[entries], columns.data[entries]

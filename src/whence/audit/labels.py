@@ -13,9 +13,8 @@ from whence.audit.rankings import RANKINGS, Evidence
 from whence.audit.table import Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count
-from whence.core.display import Columns, displayed
+from whence.core.display import Columns, cell, displayed
 from whence.core.ranking import padded
-from whence.core.words import cell
 from whence.errors import InvalidInputError
 from whence.features.novelty import nearest
 from whence.methods import DualDA
@@ -182,7 +181,7 @@ def wrong_labels(
         neighbours=near,
         neighbour_labels=np.where(near >= 0, explainer.labels_[near], -1),
         among="support vectors" if X is None else "training samples",
-        class_names=explainer.task_.called,
+        class_names=explainer.task_.output_names,
         ids=chosen_ids(ids, chosen),
     )
 

@@ -144,7 +144,7 @@ def shared_evidence(
     top = dataclasses.replace(group, mean=mean).top(k)
     return SharedEvidence(
         target=chosen,
-        class_name=explainer.task_.called[chosen],
+        class_name=explainer.task_.output_names[chosen],
         C=low.C_,
         bounded=bounded,
         samples=top,

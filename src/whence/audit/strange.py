@@ -10,8 +10,7 @@ import numpy as np
 from whence.attribution.pairs import PairAttributor
 from whence.audit.access import features_of
 from whence.core.arrays import Doubles, Ints, Mask
-from whence.core.display import Columns, displayed
-from whence.core.words import counted
+from whence.core.display import Columns, counted, displayed
 from whence.errors import InvalidInputError
 from whence.pages.style import percent
 

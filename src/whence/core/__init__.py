@@ -1,1 +1,1 @@
-"""What every other room stands on: checks, words, files, stores, fingerprints."""
+"""What every other package uses: checks, text, files, stores, caches, fingerprints, registries."""

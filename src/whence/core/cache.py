@@ -85,7 +85,7 @@ class Cache:
             )
 
     def make(self) -> Path:
-        """Make the folder where it is not there, and give it."""
+        """Make the folder if it is missing, and return it."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -102,8 +102,8 @@ class Cache:
 
     def entries(self) -> list[Entry]:
         """List what is there, newest first. Folders that are no entries are left out."""
-        found = [read_entry(path) for path in self.folder.iterdir()] if os.path.isdir(self.folder) else []
-        return sorted((entry for entry in found if entry is not None), key=lambda entry: -entry.made)
+        entries = [read_entry(path) for path in self.folder.iterdir()] if os.path.isdir(self.folder) else []
+        return sorted((entry for entry in entries if entry is not None), key=lambda entry: -entry.made)
 
     def remove(self, names: list[str]) -> list[Entry]:
         """Remove entries by name or by the beginning of a name; all or, on a mistake, none."""
@@ -184,7 +184,7 @@ class Slot:
 
     @contextmanager
     def filling(self, title: str) -> Iterator[Path]:
-        """Give the folder of a new entry, which is whole at the end, and gone where something goes wrong."""
+        """Yield the folder of a new entry, which is whole at the end, and gone where something goes wrong."""
         try:
             self.begin(title)
             yield self.path
@@ -203,7 +203,7 @@ class Slot:
         wait
             Wait for another process to finish, or raise StoreError.
         say
-            Told once that there is something to wait for.
+            Called once where there is something to wait for.
         """
         folder = self.cache.make()
         lock = FileLock(folder / f".{self.path.name}.lock", poll_interval=0.1, fallback_to_soft=False)
@@ -232,7 +232,7 @@ class Slot:
             lock.release()
 
     def why_new(self) -> str:
-        """Say what differs from the nearest entry of the same kind; empty where there is none."""
+        """Return what differs from the nearest entry of the same kind; empty where there is none."""
         others = [
             entry
             for entry in self.cache.entries()
@@ -241,7 +241,7 @@ class Slot:
         if not others:
             return ""
         nearest = min(others, key=lambda entry: len(set(entry.parts.items()) ^ set(self.parts.items())))
-        return f"{'; '.join(store.differences(nearest.parts, self.parts))} (beside {nearest.name})"
+        return f"{'; '.join(store.differences(nearest.parts, self.parts))} (compared with {nearest.name})"
 
     def _write(self, about: Mapping[str, Any]) -> None:
         store.write_text(self.path / "about.json", json.dumps(about))

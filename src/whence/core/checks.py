@@ -1,7 +1,7 @@
-"""Checks of arguments that all rooms share: integers, numbers, words, flags, and arrays of any origin.
+"""Checks of arguments that all packages share: integers, numbers, words, flags, and arrays of any origin.
 
-Each gives the value in its plain form or raises ``InvalidInputError``, which names the argument, the rule and
-the value.
+Each returns the value in its plain form or raises ``InvalidInputError``, which names the argument, the rule
+and the value.
 """
 
 from __future__ import annotations
@@ -20,6 +20,19 @@ from scipy.sparse import issparse
 from whence.errors import InvalidInputError
 
 _LONGEST = 200  # letters of a value that a message quotes
+
+
+def check_that(holds: Any, name: str, rule: str, got: Any, fix: str = "") -> None:
+    """Raise unless something holds of an argument; ``rule`` begins with a verb.
+
+    Examples
+    --------
+    >>> check_that(2 >= 3, "outputs", "have at least 3 models", 2, "Train more.")
+    Traceback (most recent call last):
+    whence.errors.InvalidInputError: 'outputs' must have at least 3 models. Got 2. Train more.
+    """
+    if not holds:
+        raise InvalidInputError(f"'{name}' must {rule}. Got {shown(got)}.{fix and f' {fix}'}")
 
 
 def check_count(name: str, value: Any, least: int = 1, most: int | None = None, why: str = "") -> int:
@@ -83,17 +96,17 @@ def check_callable(name: str, value: Any, what: str) -> Any:
 def check_names(name: str, values: Any, n: int | None = None) -> tuple[str, ...]:
     """Return the names of classes, each of them once; where ``n`` is given, so many."""
     plain = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
-    found = tuple(values) if plain else ()
-    if not found or not all(isinstance(each, str) for each in found):
+    names = tuple(values) if plain else ()
+    if not names or not all(isinstance(text, str) for text in names):
         raise InvalidInputError(
             f'\'{name}\' must be names, one per class, such as ["cat", "dog"]. Got {shown(values)}.'
         )
-    twice = next((each for i, each in enumerate(found) if each in found[:i]), None)
+    twice = next((text for i, text in enumerate(names) if text in names[:i]), None)
     if twice is not None:
         raise InvalidInputError(f"'{name}' must be different names. Got {str(twice)!r} twice.")
-    if n is not None and len(found) != n:
-        raise InvalidInputError(f"'{name}' must be {n} names, one per class of the model. Got {len(found)}.")
-    return tuple(map(str, found))
+    if n is not None and len(names) != n:
+        raise InvalidInputError(f"'{name}' must be {n} names, one per class of the model. Got {len(names)}.")
+    return tuple(map(str, names))
 
 
 def check_path(name: str, value: Any) -> Path:
@@ -110,10 +123,37 @@ def check_places(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InvalidInputError(f"'{name}' must be a list of integers in [0, {n}). Got {shown(values)}.")
     places = as_int64(name, array)
-    outside = (places < 0) | (places >= n)
-    if outside.any():
-        raise InvalidInputError(f"'{name}' must lie in [0, {n}). Got {places[outside.argmax()]}.")
+    i = outside(places, 0, n)
+    if i is not None:
+        raise InvalidInputError(f"'{name}' must lie in [0, {n}). Got {places[i]}.")
     return places
+
+
+def check_shape(name: str, array: Any, shape: tuple[int | None, ...], rule: str = "have ") -> None:
+    """Raise unless an array or tensor has a shape, in which None is any length above 0.
+
+    ``rule`` begins with a verb and says before the shape what the array is.
+    """
+    given = tuple(array.shape)
+    pairs = zip(given, shape, strict=False)
+    if len(given) != len(shape) or not all(m == n or (n is None and m > 0) for m, n in pairs):
+        wanted = ", ".join("any" if n is None else str(n) for n in shape) + "," * (len(shape) == 1)
+        raise InvalidInputError(f"'{name}' must {rule}shape ({wanted}). Got shape {given}.")
+
+
+def check_finite(name: str, array: Any) -> None:
+    """Raise unless all values of an array or tensor are finite; the message names the first that is not."""
+    finite = array.isfinite().cpu().numpy() if hasattr(array, "isfinite") else np.isfinite(array)
+    if not finite.all():
+        place = tuple(np.argwhere(~finite)[0].tolist())
+        value = float(array[place])
+        raise InvalidInputError(f"'{name}' must be finite. Got {value}" + (f" at {place}." if place else "."))
+
+
+def outside(values: npt.NDArray[Any], least: int, end: int) -> int | None:
+    """Return the place of the first value that is not in [least, end), or None."""
+    wrong = (values < least) | (values >= end)
+    return int(wrong.argmax()) if wrong.any() else None
 
 
 def to_array(name: str, values: Any) -> npt.NDArray[Any]:
@@ -151,9 +191,11 @@ def as_int64(name: str, array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def shown(value: Any) -> str:
-    """Write a value for a message: short ones as they are, arrays by type and shape, others by type."""
+    """Write a value for a message: short ones whole, arrays by type and shape, others by type."""
     shape = getattr(value, "shape", None)
-    if shape is not None and np.ndim(shape) == 1 and len(shape):
+    if isinstance(value, np.generic):
+        value = value.item()
+    elif shape is not None and np.ndim(shape) == 1 and len(shape):
         return f"{type(value).__name__} of shape {tuple(shape)}"
     try:
         text = repr(value)

@@ -9,10 +9,9 @@ from typing import Any
 
 from whence.core import store
 from whence.core.checks import check_path
-from whence.core.display import Columns
+from whence.core.display import Columns, no_formula
 from whence.core.files import replacing
-from whence.core.naming import needing
-from whence.core.words import no_formula
+from whence.core.naming import optional_import
 
 
 def to_csv(columns: Columns, path: str | PathLike[str]) -> None:
@@ -39,14 +38,16 @@ def to_parquet(columns: Columns, path: str | PathLike[str]) -> None:
 
 def to_pandas(columns: Columns) -> Any:
     """Return a DataFrame; needs pandas."""
-    with needing("A DataFrame needs pandas, which is not installed. Run pip install pandas, or use to_csv."):
+    with optional_import(
+        "A DataFrame needs pandas, which is not installed. Run pip install pandas, or use to_csv."
+    ):
         import pandas
     return pandas.DataFrame({name: list(values) for name, values in columns.items()})
 
 
 def require_parquet() -> tuple[Any, Any]:
     """Return what writes Parquet, or raise where it is not installed."""
-    with needing(
+    with optional_import(
         "Writing Parquet needs pyarrow, which is not installed. Run pip install pyarrow, or use to_csv."
     ):
         import pyarrow

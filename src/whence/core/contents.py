@@ -20,7 +20,7 @@ Arrays = Mapping[str, Array]
 Shape = tuple[int | str, ...]
 """A size that goes by a letter is the same wherever the letter stands."""
 Sizes = dict[str, int]
-"""What the letters stand for, as far as arrays have told; every check adds what it meets."""
+"""What the letters stand for, as far as known; every check adds the sizes it meets."""
 Layout = Mapping[str, Shape]
 
 FLOATS = ("float32", "float64")

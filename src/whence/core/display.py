@@ -1,19 +1,22 @@
-"""What objects say of themselves: one line in a terminal, a small table in a notebook. Text is escaped."""
+"""Text for terminals, notebooks and spreadsheets: names come from files and must not act there.
+
+Objects print as one line in a terminal and as a small table in a notebook.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from itertools import islice
 from typing import Any, TypeVar
 
-from whence.core.words import number, plain_line
-
 Kind = TypeVar("Kind", bound=type)
 Facts = Mapping[str, Any]
-"""What is told of an object, by name."""
+"""What is shown of an object, by name."""
 
 Columns = Mapping[str, Sequence[Any]]
 """Rows of a table, column by column, by name."""
@@ -22,16 +25,17 @@ _ROWS = 10  # of a table
 _LONGEST = 40  # letters of a value on a line
 _WHOLE = 240  # and in a table
 _LINE = "border-bottom: 1px solid rgba(128, 128, 128, 0.35)"
+_FORMULA = re.compile(r"[=+\-@\t\r]")
 _CELL = "padding: 0.15em 0.8em; text-align: left; vertical-align: top; max-width: 40em"
 
 
 def displayed(*names: str, rows: str = "") -> Callable[[Kind], Kind]:
-    """Make a class whose objects tell what they are: ``repr`` is one line, notebooks show a small table.
+    """Make a class whose objects show what they are: ``repr`` is one line, notebooks show a small table.
 
     Parameters
     ----------
     names
-        The attributes that are told, methods by what they give; none for all fields of a dataclass or named
+        Attributes to show, methods by what they return; none for all fields of a dataclass or named
         tuple.
     rows
         The method that gives what the table lists, column by column.
@@ -51,8 +55,8 @@ def displayed(*names: str, rows: str = "") -> Callable[[Kind], Kind]:
     """
 
     def facts(thing: Any) -> Facts:
-        told = {name: _value(thing, name) for name in names or _fields(thing)}
-        return {"n" if name == "__len__" else name: value for name, value in told.items()}
+        shown = {name: _value(thing, name) for name in names or _fields(thing)}
+        return {"n" if name == "__len__" else name: value for name, value in shown.items()}
 
     def _repr(self: Any) -> str:
         return line(type(self).__name__, facts(self))
@@ -78,20 +82,20 @@ def _fields(thing: Any) -> Sequence[str]:
 
 
 def line(title: str, facts: Facts) -> str:
-    """Write what is told of an object on one line."""
+    """Write the facts of an object on one line."""
     return f"{title}({', '.join(f'{name}={brief(value)}' for name, value in facts.items())})"
 
 
 def table(title: str, facts: Facts, rows: Columns | None = None) -> str:
-    """Write what is told of an object as HTML, which takes its colours from the page: light or dark."""
+    """Write the facts of an object as HTML, which takes its colours from the page: light or dark."""
     lines = [_row([_words(name), brief(value, quoted=False)], "th") for name, value in facts.items()]
     parts = [f"<strong>{escape(plain_line(title))}</strong>", _table(lines)] if lines else []
     if rows:
         n = max(map(len, rows.values()))
         heads = _row([_words(name) for name in rows], "th", "th")
-        some = islice(zip(*rows.values(), strict=True), _ROWS)
-        each = [_row([brief(value, quoted=False) for value in row], "td") for row in some]
-        parts.append(_table([heads, *each]))
+        first = islice(zip(*rows.values(), strict=True), _ROWS)
+        lines = [_row([brief(value, quoted=False) for value in row], "td") for row in first]
+        parts.append(_table([heads, *lines]))
         if n > _ROWS:
             parts.append(f"<small>… {n - _ROWS:,} more</small>")
     return f'<div style="font-size: 0.9em; color: inherit; overflow-x: auto">{"".join(parts)}</div>'
@@ -121,7 +125,7 @@ _LISTS = {kind.__repr__ for kind in (dict, list, tuple, set, frozenset)}
 
 
 def _listed(values: Any, quoted: bool) -> str:
-    """Write a short list as it is, a long one by its length."""
+    """Write a short list whole, a long one by its length."""
     if not values:
         return "–"
     held = values.values() if isinstance(values, Mapping) else values
@@ -149,3 +153,62 @@ def _row(cells: Sequence[str], first: str, others: str = "td") -> str:
 def _table(lines: Sequence[str]) -> str:
     style = "border-collapse: collapse; margin: 0.3em 0; color: inherit"
     return f'<table style="{style}"><tbody>{"".join(lines)}</tbody></table>'
+
+
+def plain(text: str, kept: str = "\n\t") -> str:
+    """Write what a terminal would obey as escapes, and leave lines and tabs.
+
+    These are control characters, halves of characters, and characters that turn the direction of text.
+    """
+    return "".join(c if c in kept or _is_harmless(c) else _escape(c) for c in text)
+
+
+def plain_line(text: str) -> str:
+    """Write a name or a message on one line, with what a terminal would obey as escapes."""
+    return plain(text, kept="")
+
+
+def cell(text: str) -> str:
+    """Write a text for a table, where ``|`` ends a cell."""
+    return plain_line(text).replace("|", "\\|")
+
+
+def counted(n: int, thing: str, things: str | None = None) -> str:
+    """Count things in words: 1 sample, 2 samples."""
+    return f"{n:,} {thing if n == 1 else things or thing + 's'}"
+
+
+def no_formula(text: str) -> str:
+    """Put a ' before a text that a spreadsheet would take for a formula."""
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def _is_harmless(character: str) -> bool:
+    # Control, surrogate, and the separators of lines and paragraphs; of formats those that turn text around.
+    kind = unicodedata.category(character)
+    turns = kind == "Cf" and unicodedata.bidirectional(character) not in ("BN", "AN", "EN")
+    return kind not in ("Cc", "Cs", "Zl", "Zp") and not turns
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def number(value: float) -> str:
+    """Write a number in four digits, of a large one all before the point."""
+    return f"{value:,.0f}".replace("-", "−") if 1e4 <= abs(value) < 1e12 else f"{value:.4g}".replace("-", "−")
+
+
+def in_words(size: float) -> str:
+    """Print a number of bytes.
+
+    Examples
+    --------
+    >>> in_words(2_048_000_000)
+    '2.05 GB'
+    """
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"

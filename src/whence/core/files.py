@@ -19,7 +19,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
     Where ``path`` is a link, what it points to is replaced. A new file has the mode that the umask gives, one
     that is replaced keeps its own. Whatever goes wrong, what was there before is still there. A device or a
-    pipe, which has nothing to keep, is written to as it is.
+    pipe, which has nothing to keep, is written to directly.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 def lock(handle: int) -> bool:
     """Lock an open file for this process alone; False when another one has it.
 
-    Not filelock's, which locks a file of its own beside and leaves it there: here the very file that is
+    Not filelock's, which locks a second file and leaves it there: here the very file that is
     written is locked, so that whoever finds it knows whether its writer lives.
     """
     try:
@@ -85,7 +85,7 @@ def is_same(handle: int, path: Path) -> bool:
 
 
 def _scratch(target: Path) -> tuple[Path, IO[bytes]]:
-    """Open a new file beside its place, locked, so that others can tell that it is in use."""
+    """Open a new file next to its place, locked, so that others can tell that it is in use."""
     while True:
         path = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
         file = open(path, "xb")  # noqa: SIM115

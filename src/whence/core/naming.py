@@ -15,19 +15,19 @@ from typing import Any
 from whence.errors import InvalidInputError, WhenceError
 
 
-def find(argument: str, name: str, folder: Path | None = None, **offered: Any) -> Any:
+def make_named(argument: str, name: str, folder: Path | None = None, **offered: Any) -> Any:
     """Import ``module:name``, and call it when it is a function, with what it takes of what is offered."""
-    thing = named(argument, name)
-    # Only what is a recipe is called: a torch model can be called too, and is meant as it is.
+    thing = import_named(argument, name)
+    # Only functions are called: a torch model is callable too, and is used unchanged.
     if isinstance(thing, type):
         return thing()
     recipe = isinstance(thing, functools.partial) or inspect.isroutine(thing)
-    return called(thing, folder=folder, **offered) if recipe else thing
+    return call_with(thing, folder=folder, **offered) if recipe else thing
 
 
 @contextmanager
-def needing(message: str) -> Iterator[None]:
-    """Say in our words that a package is missing which is imported inside."""
+def optional_import(message: str) -> Iterator[None]:
+    """Raise InvalidInputError with a message where an import inside fails."""
     try:
         yield
     except ImportError as error:
@@ -35,8 +35,8 @@ def needing(message: str) -> Iterator[None]:
 
 
 @contextmanager
-def asking(what: str) -> Iterator[None]:
-    """Say of an error in the user's own code what was asked of it; errors of ours stay as they are."""
+def name_errors(what: str) -> Iterator[None]:
+    """Name what was asked in an error of the user's code; errors of whence stay unchanged."""
     try:
         yield
     except WhenceError:
@@ -45,7 +45,7 @@ def asking(what: str) -> Iterator[None]:
         raise InvalidInputError(f"{what} failed: {type(error).__name__}: {error}.") from error
 
 
-def called(function: Any, *given: Any, **offered: Any) -> Any:
+def call_with(function: Any, *given: Any, **offered: Any) -> Any:
     """Call a function of the user's, with those of the offered arguments that it takes by name."""
     try:
         taken = inspect.signature(function).parameters
@@ -54,8 +54,8 @@ def called(function: Any, *given: Any, **offered: Any) -> Any:
     return function(*given, **{name: value for name, value in offered.items() if name in taken})
 
 
-def origin(name: str) -> str:
-    """Say where ``module:name`` would be imported from, without importing anything."""
+def find_origin(name: str) -> str:
+    """Return where ``module:name`` would be imported from, without importing anything."""
     top = name.partition(":")[0].partition(".")[0]
     # By the top package only: to find a module inside it, Python would import it.
     spec = PathFinder.find_spec(top, ["", *sys.path]) if top.isidentifier() else None
@@ -63,7 +63,7 @@ def origin(name: str) -> str:
     return "found nowhere" if place is None else f"from {place}"
 
 
-def named(argument: str, name: str) -> Any:
+def import_named(argument: str, name: str) -> Any:
     """Import ``module:name``, from the working folder too."""
     module, _, attribute = name.partition(":")
     if not module or not attribute:
@@ -71,7 +71,7 @@ def named(argument: str, name: str) -> Any:
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not module.startswith(error.name):
             raise  # the module is there, and something that it imports is not
@@ -80,6 +80,6 @@ def named(argument: str, name: str) -> Any:
             f"Got {name!r} ({error})."
         ) from error
     try:
-        return getattr(found, attribute)
+        return getattr(imported, attribute)
     except AttributeError as error:
         raise InvalidInputError(f"'{argument}': the module {module!r} has no {attribute!r}.") from error

@@ -1,4 +1,4 @@
-"""Registries: what there is of a kind, by name; whence's own and what users add from outside."""
+"""Registries: things of one kind by name, those of whence and those of users."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from operator import attrgetter
 from pkgutil import walk_packages
 from typing import Any, Generic, TypeVar
 
-from whence.core.naming import named
+from whence.core.naming import import_named
 from whence.errors import InvalidInputError
 
 T = TypeVar("T")
@@ -22,11 +22,11 @@ class Registry(Generic[T]):
     kind
         What the things are, in the singular and in words, such as "attribution method".
     accepts
-        Tells whether something is of the kind.
+        Returns whether something is of the kind.
     name_of
-        Gives the name of a thing; as a rule, its attribute.
+        Returns the name of a thing; as a rule, its attribute.
     stands_for
-        Gives the class or function that a thing stands for, and is known by when it is defined again; as a
+        Returns the class or function that a thing stands for, and is known by when it is defined again; as a
         rule, itself.
     """
 
@@ -80,7 +80,7 @@ class Registry(Generic[T]):
         if isinstance(name, str) and name.casefold() in self._things:
             return self._things[name.casefold()]
         if isinstance(name, str) and all(name.partition(":")):
-            thing = named(argument, name)
+            thing = import_named(argument, name)
             if not self.accepts(thing):
                 raise InvalidInputError(
                     f"'{argument}' must name a{'n' * (self.kind[:1] in 'aeiou')} {self.kind}. "
@@ -97,9 +97,9 @@ _ALL: list[Registry[Any]] = []
 
 
 def register(thing: T) -> T:
-    """Add a method, a task, a metric, a relevance rule, a data source, a network or an engine of one's own.
+    """Add a method, a task, a metric, a relevance rule, a data source, a network or an engine of your own.
 
-    A class decorator, or a function of an object; which registry it goes to is told by what it is.
+    A class decorator, or a function of an object; the first registry that accepts it takes it.
 
     Examples
     --------

@@ -33,7 +33,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 def write(path: str | os.PathLike[str], arrays: Arrays, manifest: Mapping[str, Any]) -> None:
     """Write arrays and a JSON-able manifest to one file, which is either the old one or whole.
 
-    The file is written beside its place, flushed to disk and then moved there, so that a crash or a full
+    The file is written next to its place, flushed to disk and then moved there, so that a crash or a full
     disk, which is a StoreError, leaves what was there before.
     """
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -84,22 +84,22 @@ def fingerprint(model: nn.Module, layer: str) -> dict[str, str]:
 
 
 def differences(saved: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Say what differs between two fingerprints, in words; empty when nothing does."""
-    found = []
+    """Return what differs between two fingerprints, in words; empty when nothing does."""
+    lines = []
     for key in saved.keys() | now.keys():
         name = key.removeprefix("tensor ")
         if key not in now:
-            found.append(f"{name} is missing")
+            lines.append(f"{name} is missing")
         elif key not in saved:
-            found.append(f"{name} is new")
+            lines.append(f"{name} is new")
         elif saved[key] != now[key]:
-            found.append(_difference(key, saved[key], now[key]))
-    found.sort()
-    return found if len(found) <= 5 else [*found[:5], f"and {len(found) - 5} more"]
+            lines.append(_difference(key, saved[key], now[key]))
+    lines.sort()
+    return lines if len(lines) <= 5 else [*lines[:5], f"and {len(lines) - 5} more"]
 
 
 def _difference(key: str, was: str, now: str) -> str:
-    """Say how one line of a fingerprint differs. Tensors, data and code are lines that end in a digest."""
+    """Return how one line of a fingerprint differs. Tensors, data and code are lines that end in a digest."""
     kind, _, name = key.partition(" ")
     before, after = was.rpartition("#")[0], now.rpartition("#")[0]
     if before and before == after:
@@ -130,7 +130,7 @@ def glance(model: nn.Module) -> str:
     """Cheap sign of a change in a model's parameters and buffers, however they were written: one pass, sums.
 
     Sums of 8-byte words by their place modulo a prime: other bits give another sum, and so do the same
-    values in another order. It tells this process whether a ``fingerprint`` is worth its time.
+    values in another order. It shows this process whether a ``fingerprint`` is worth its time.
     """
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in chain(model.named_parameters(), model.named_buffers()):

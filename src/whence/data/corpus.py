@@ -10,13 +10,23 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from whence.core.arrays import Ints, Mask
-from whence.core.checks import check_count, check_places, check_share, real_array, shown
+from whence.core.checks import (
+    check_count,
+    check_finite,
+    check_places,
+    check_shape,
+    check_share,
+    check_that,
+    real_array,
+    shown,
+)
 from whence.core.display import displayed
-from whence.data.prompts import Prompts
+from whence.data.text import Prompts
 from whence.errors import InvalidInputError
 
 _TEXT = ("text", "content")
 _PAIR = ("prompt", "completion")
+_BEFORE, _AFTER = 28, 14  # tokens shown around a place
 
 
 class Position(NamedTuple):
@@ -76,15 +86,11 @@ class Corpus(Dataset[Any]):
         length: int = 512,
         titles: Sequence[str] | None = None,
     ) -> None:
-        if not callable(tokenizer) or not hasattr(tokenizer, "convert_ids_to_tokens"):
-            raise InvalidInputError(
-                f"'tokenizer' must be the model's, of transformers. Got {shown(tokenizer)}. Load it with "
-                "AutoTokenizer.from_pretrained."
-            )
-        if isinstance(documents, str) or not isinstance(documents, Iterable):
-            raise InvalidInputError(
-                f"'documents' must be several texts, such as a list of them. Got {shown(documents)}."
-            )
+        usable = callable(tokenizer) and hasattr(tokenizer, "convert_ids_to_tokens")
+        fix = "Load it with AutoTokenizer.from_pretrained."
+        check_that(usable, "tokenizer", "be the model's, of transformers", tokenizer, fix)
+        several = isinstance(documents, Iterable) and not isinstance(documents, str)
+        check_that(several, "documents", "be several texts, such as a list of them", documents)
         self.prompts, self.length = Prompts(tokenizer), check_count("length", length, 2)
         parts = [_parts(i, one) for i, one in enumerate(documents)]
         tokens, learned = self._read(parts)
@@ -93,16 +99,13 @@ class Corpus(Dataset[Any]):
         self.titles = None if titles is None else _titles(titles, len(parts))
         self._texts = ["".join(part) for part in parts]
         places = [np.flatnonzero(mask) for mask in learned]
-        self.document = np.repeat(np.arange(len(parts)), [len(some) for some in places])
+        self.document = np.repeat(np.arange(len(parts)), list(map(len, places)))
         self.place = np.concatenate([*places, np.empty(0, np.int64)])
-        if not len(self.place):
-            raise InvalidInputError(
-                f"'documents' must have a token that follows another. Got {len(parts)} without any."
-            )
+        check_that(len(self.place), "documents", "have a token that follows another", self._texts)
         self.labels = self._tokens[self._starts[self.document] + self.place].astype(np.int64)
 
     def _read(self, parts: list[tuple[str, str]]) -> tuple[list[Ints], list[Mask]]:
-        """Return each document's tokens, and which of them were learned."""
+        """Return corpus document's tokens, and which of them were learned."""
         tokens, learned = [], []
         for prompt, text in parts:
             ids, first = self.prompts.continued(prompt, text) if prompt else (self.prompts.tokens(text), 0)
@@ -124,7 +127,7 @@ class Corpus(Dataset[Any]):
         return self._tokens[start + seen : start + place].astype(np.int64), int(self.labels[index])
 
     def hardest(self, losses: Any, share: float) -> Self:
-        """Return the corpus with a share of its places alone: those where the next token was hardest to tell.
+        """Return the corpus with only a share of its places: those with the least likely next tokens.
 
         What is left out is context still, but no sample. Losses of the model *before* it was tuned keep what
         tuning had to teach; those of the tuned model would leave out what it learned best.
@@ -137,10 +140,8 @@ class Corpus(Dataset[Any]):
             Of the samples that stay, above 0 and up to 1.
         """
         share, given = check_share("share", share, whole=True), real_array("losses", losses)
-        if given.shape != (len(self),) or not np.isfinite(given).all():
-            raise InvalidInputError(
-                f"'losses' must be {len(self):,} finite numbers, one per sample. Got shape {given.shape}."
-            )
+        check_shape("losses", given, (len(self),), "be one number per sample, ")
+        check_finite("losses", given)
         n = max(1, round(share * len(self)))
         kept = np.sort(np.argsort(-given.astype(np.float64), kind="stable")[:n])
         other = copy.copy(self)
@@ -148,7 +149,7 @@ class Corpus(Dataset[Any]):
         return other
 
     def more(self, documents: Any) -> Corpus:
-        """Return other documents as a corpus that is read as this one; a corpus as it is."""
+        """Return other documents as a corpus that is read as this one; a corpus unchanged."""
         return (
             documents
             if isinstance(documents, Corpus)
@@ -158,7 +159,7 @@ class Corpus(Dataset[Any]):
     @classmethod
     def joined(cls, corpora: Sequence[Corpus]) -> Corpus:
         """Return several corpora as one, whose samples and documents come one after the other."""
-        given = isinstance(corpora, Sequence) and all(isinstance(each, Corpus) for each in corpora)
+        given = isinstance(corpora, Sequence) and all(isinstance(corpus, Corpus) for corpus in corpora)
         if not given or not corpora:
             raise InvalidInputError(f"'corpora' must be a list of one Corpus or more. Got {corpora!r:.80}.")
         first = corpora[0]
@@ -167,25 +168,25 @@ class Corpus(Dataset[Any]):
         for other in corpora[1:]:
             if other.length != first.length or not _alike(first.tokenizer, other.tokenizer):
                 raise InvalidInputError(
-                    "Corpora that are put together must have the same tokeniser and length. Got lengths "
+                    "Corpora that are put together must have the same tokenizer and length. Got lengths "
                     f"{first.length} and {other.length}, vocabularies of {len(first.tokenizer):,} and "
                     f"{len(other.tokenizer):,} tokens. Make the second by first.more(documents)."
                 )
-        made, before = copy.copy(first), np.cumsum([0, *(each.n_documents for each in corpora)])
-        ends = np.cumsum([0, *(len(each._tokens) for each in corpora)])
-        made._tokens = np.concatenate([each._tokens for each in corpora])
+        made, before = copy.copy(first), np.cumsum([0, *(corpus.n_documents for corpus in corpora)])
+        ends = np.cumsum([0, *(len(corpus._tokens) for corpus in corpora)])
+        made._tokens = np.concatenate([corpus._tokens for corpus in corpora])
         made._starts = np.concatenate(
-            [[0], *(n + each._starts[1:] for n, each in zip(ends[:-1], corpora, strict=True))]
+            [[0], *(n + corpus._starts[1:] for n, corpus in zip(ends[:-1], corpora, strict=True))]
         )
-        made._texts = [text for each in corpora for text in each._texts]
+        made._texts = [text for corpus in corpora for text in corpus._texts]
         made.document = np.concatenate(
-            [n + each.document for n, each in zip(before[:-1], corpora, strict=True)]
+            [n + corpus.document for n, corpus in zip(before[:-1], corpora, strict=True)]
         )
         made.place, made.labels = (
-            np.concatenate([getattr(each, name) for each in corpora]) for name in ("place", "labels")
+            np.concatenate([getattr(corpus, name) for corpus in corpora]) for name in ("place", "labels")
         )
-        if any(each.titles is not None for each in corpora):
-            made.titles = tuple(each.title(i) for each in corpora for i in range(each.n_documents))
+        if any(corpus.titles is not None for corpus in corpora):
+            made.titles = tuple(corpus.title(i) for corpus in corpora for i in range(corpus.n_documents))
         return made
 
     @property
@@ -195,7 +196,7 @@ class Corpus(Dataset[Any]):
 
     @property
     def tokenizer(self) -> Any:
-        """The model's tokeniser."""
+        """The model's tokenizer."""
         return self.prompts.tokenizer
 
     def text(self, document: int) -> str:
@@ -211,7 +212,7 @@ class Corpus(Dataset[Any]):
         return line if len(line) <= 80 else f"{line[:79].rstrip()}…"
 
     def firsts(self) -> Ints:
-        """Return for each document (documents,) the first that has the same text, mostly itself."""
+        """Return for corpus document (documents,) the first that has the same text, mostly itself."""
         seen: dict[str, int] = {}
         return np.array([seen.setdefault(text, i) for i, text in enumerate(self._texts)], np.int64)
 
@@ -226,9 +227,9 @@ class Corpus(Dataset[Any]):
         return Position(int(self.document[index]), int(self.place[index]))
 
     def of_documents(self, documents: Sequence[int] | Ints) -> Ints:
-        """Return the samples that lie in some documents, ascending."""
-        some = check_places("documents", documents, self.n_documents)
-        return np.flatnonzero(np.isin(self.document, some))
+        """Return the samples that lie in these documents, ascending."""
+        wanted = check_places("documents", documents, self.n_documents)
+        return np.flatnonzero(np.isin(self.document, wanted))
 
     def _known(self, document: int) -> int:
         """Return the number of a document, or raise where there is none."""
@@ -237,14 +238,14 @@ class Corpus(Dataset[Any]):
 
 def _titles(titles: Any, n: int) -> tuple[str, ...]:
     """Return titles, of which several may be the same, or raise unless they are texts, one per document."""
-    found = () if isinstance(titles, str) or not isinstance(titles, Iterable) else tuple(titles)
-    if len(found) != n or not all(isinstance(title, str) for title in found):
-        raise InvalidInputError(f"'titles' must be {n} texts, one per document. Got {shown(titles)}.")
-    return found
+    texts = () if isinstance(titles, str) or not isinstance(titles, Iterable) else tuple(titles)
+    fits = len(texts) == n and all(isinstance(title, str) for title in texts)
+    check_that(fits, "titles", f"be {n} texts, one per document", titles)
+    return texts
 
 
 def _alike(tokenizer: Any, other: Any) -> bool:
-    """Whether two tokenisers have the same tokens."""
+    """Whether two tokenizers have the same tokens."""
     return tokenizer is other or tokenizer.get_vocab() == other.get_vocab()
 
 
@@ -260,3 +261,49 @@ def _parts(number: int, document: Any) -> tuple[str, str]:
             f"Got {shown(document)} as number {number}."
         )
     return "", document
+
+
+class Around(NamedTuple):
+    """A place of a document with the words around it.
+
+    Attributes
+    ----------
+    before, token, after : the text of each, blanks included; … where it is cut
+    """
+
+    before: str
+    token: str
+    after: str
+
+
+def around(corpus: Corpus, index: int) -> Around:
+    """Return the words around a sample of a corpus."""
+    document, place = corpus.position(index)
+    ids = corpus.tokens(document)
+    first, last = max(place - _BEFORE, 0), min(place + 1 + _AFTER, len(ids))
+    before, token, after = cut(corpus.tokenizer, ids[first:last], [place - first, place + 1 - first])
+    return Around(
+        f"… {before.lstrip()}" if first else before, token, after + (" …" if last < len(ids) else "")
+    )
+
+
+def cut(tokenizer: Any, ids: Ints, places: Sequence[int]) -> list[str]:
+    """Write tokens as text in parts, which begin at the first token and at each of ascending places.
+
+    Parts put together are the text of all tokens, wherever the text of the first tokens is the beginning of
+    that of more. Where it is not, as between the bytes of a character, a part is written for itself.
+    """
+    ends = [*places, len(ids)]
+    texts = [_text(tokenizer, ids[:end]) for end in ends]
+    parts = texts[:1]
+    for i in range(1, len(ends)):
+        follows = texts[i].startswith(texts[i - 1])
+        parts.append(
+            texts[i][len(texts[i - 1]) :] if follows else _text(tokenizer, ids[ends[i - 1] : ends[i]])
+        )
+    return parts
+
+
+def _text(tokenizer: Any, ids: Ints) -> str:
+    text: str = tokenizer.decode(ids.tolist(), clean_up_tokenization_spaces=False)
+    return text

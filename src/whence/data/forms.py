@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from inspect import isfunction
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
-from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler, default_collate
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    default_collate,
+)
 
-from whence.core.batches import BATCH_SIZE
-from whence.core.checks import check_callable, check_count, check_names, shown
+from whence.core.checks import check_callable, check_count, check_names, check_that
 from whence.core.fingerprint import Digest
+from whence.core.machine import BATCH_SIZE
 from whence.data.corpus import Corpus
-from whence.data.items import Prepare
-from whence.data.labels import Labels
+from whence.data.items import Prepare, split
 from whence.data.reading import Workers
-from whence.data.targets import Targets
-from whence.data.tokenizer import is_tokenizer
+from whence.data.sources import as_source
+from whence.data.text import is_tokenizer
 from whence.data.training_set import TrainingSet
-from whence.errors import DataWarning, InvalidInputError, warn
+from whence.errors import DataWarning, InvalidInputError, WhenceError, warn
+from whence.tasks import Task, as_task
 
 MOST = 2**31 - 1  # samples per batch
 _CHECKED = 8  # samples that are read twice, enough to catch a coin toss 255 times in 256
@@ -29,7 +36,7 @@ def as_training_set(
     data: Any,
     batch_size: int = BATCH_SIZE,
     *,
-    task: Targets | Callable[[Any], Targets] | None = None,
+    task: str | type[Task] | Task | None = None,
     names: Sequence[str] | None = None,
     preprocess: Callable[[Any], Any] | None = None,
     collate_fn: Callable[[list[Any]], Any] | None = None,
@@ -46,19 +53,18 @@ def as_training_set(
           ``drop_last`` are left out, so that index i means ``loader.dataset[i]`` and every sample counts;
         - a tuple ``(X, y)``, X an array, tensor or memory map, a mapping of these, or a list;
         - the path of a folder with a subfolder of images per class;
-        - a training set, which is given back as it is.
+        - a training set, which is returned unchanged.
 
         Samples are pairs (input, label), or mappings or dataclasses with a label, which is one of 0 … K−1 or
         a class's name.
     batch_size
         Samples per batch; a ``DataLoader`` keeps its own, and a ``Corpus`` has at least a text's length.
     task
-        What labels are, see ``whence.tasks``; None takes them for classes; a function tells it of some labels
-        as they are in ``data``, such as ``whence.tasks.task_of_labels``.
+        What labels are, see ``whence.tasks``: a task, its class or its name; None finds it by the labels.
     names
         The model's names of the classes, in order.
     preprocess
-        Makes the model's inputs of a batch of inputs: a tokeniser, an image processor, or any function.
+        Makes the model's inputs of a batch of inputs: a tokenizer, an image processor, or any function.
     collate_fn
         Makes a batch of a list of samples, as in a ``DataLoader``.
     tokenizer
@@ -70,12 +76,10 @@ def as_training_set(
         When the same sample is not the same twice, or model and data name the classes differently.
     """
     if isinstance(data, TrainingSet):
-        if isinstance(task, Targets) or any(
-            function is not None for function in (preprocess, collate_fn, tokenizer)
-        ):
+        if any(option is not None for option in (task, preprocess, collate_fn, tokenizer)):
             raise InvalidInputError(
                 "'task', 'preprocess', 'collate_fn' and 'tokenizer' must be given where the samples are "
-                "first read. Got one beside a TrainingSet, which has its own. Pass them to as_training_set."
+                "first read. Got one with a TrainingSet, which has its own. Pass them to as_training_set."
             )
         return data
     batch_size = check_count("batch_size", batch_size, 1, MOST)
@@ -88,36 +92,23 @@ def as_training_set(
     workers = Workers()
     if isinstance(data, DataLoader):
         workers = Workers(data.num_workers, data.worker_init_fn, data.multiprocessing_context)
-        loader, (data, own) = data, of_loader(data)
-        collate_fn = collate_fn or own
+        loader, (data, default) = data, of_loader(data)
+        collate_fn = collate_fn or default
         assert loader.batch_size is not None
         batch_size = loader.batch_size
     if isinstance(data, Corpus):
         batch_size = max(batch_size, data.length)  # places of one text share a run
     prepare = Prepare(collate_fn, preprocess, tokenizer)
-    told = task if isfunction(task) else as_targets(task)
-    samples = TrainingSet.of(data, batch_size, prepare, names, workers, told)
+    samples = TrainingSet.of(data, batch_size, prepare, names, workers, as_task(task))
     _warn_if_random(samples)
     return samples
 
 
 def check_tokenizer(tokenizer: Any) -> Any:
-    """Return a tokeniser, or None, or raise where something else is given."""
-    if tokenizer is not None and not is_tokenizer(tokenizer):
-        raise InvalidInputError(
-            "'tokenizer' must be None or a tokeniser of transformers, which has 'convert_ids_to_tokens'. "
-            f"Got {shown(tokenizer)}."
-        )
+    """Return a tokenizer, or None, or raise where something else is given."""
+    rule = "be None or a tokenizer of transformers, which has 'convert_ids_to_tokens'"
+    check_that(tokenizer is None or is_tokenizer(tokenizer), "tokenizer", rule, tokenizer)
     return tokenizer
-
-
-def as_targets(task: Any) -> Targets:
-    """Return what labels are, classes for None, or raise where something else is given."""
-    if task is not None and not isinstance(task, Targets):
-        raise InvalidInputError(
-            f"'task' must be None for classes, or a task such as whence.tasks.Classes(). Got {shown(task)}."
-        )
-    return task or Labels()
 
 
 def of_loader(
@@ -171,3 +162,65 @@ def _warn_if_random(samples: TrainingSet) -> None:
             "Features then change from run to run. Pass the set with the transform that is used for testing.",
             DataWarning,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class NewSamples:
+    """Samples of a data set in its own order, read when they are asked for; their labels are left aside.
+
+    Attributes
+    ----------
+    source : gives samples by index
+    places : of the samples there
+    collate_fn : makes a batch of a list of samples; None leaves it to whoever takes them
+    """
+
+    source: Any
+    places: range
+    collate_fn: Callable[[list[Any]], Any] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(self.places)
+
+    def __getitem__(self, rows: slice) -> Self:
+        """Return the samples of these rows."""
+        return replace(self, places=self.places[rows])
+
+    def inputs(self, prepare: Prepare) -> Any:
+        """Read the samples, and make the model's inputs of them."""
+        return replace(prepare, collate_fn=self.collate_fn or prepare.collate_fn).of_new(self._items())
+
+    def labels(self) -> list[Any]:
+        """Read the labels, as the data set has them, or raise where it has none."""
+        return [split(item)[1] for item in self._items()]
+
+    def _items(self) -> list[Any]:
+        items = []
+        for place in self.places:
+            try:
+                items.append(self.source[place])
+            except WhenceError:
+                raise
+            except Exception as error:  # whatever a user's data set raises
+                raise InvalidInputError(
+                    f"'x' must give every sample. Sample {place} cannot be read: {type(error).__name__}: "
+                    f"{error}. Repair or remove it."
+                ) from error
+        return items
+
+
+def as_new(x: Any) -> Any:
+    """Return a data set or loader as new samples; a batch of inputs stays unchanged.
+
+    Sample i is the data set's own, whatever a loader shuffles or drops.
+    """
+    if isinstance(x, NewSamples):
+        return x
+    collate_fn = None
+    if isinstance(x, DataLoader):
+        x, collate_fn = of_loader(x, "x")
+    elif not isinstance(x, Dataset) and not isinstance(getattr(x, "column_names", None), list):
+        return x
+    source = as_source(x)
+    return NewSamples(source, range(len(source)), collate_fn)

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whence.data.tokenizer import find_tokenizer
-from whence.errors import InvalidInputError, WhenceError
+from whence.core.naming import name_errors
+from whence.data.text import find_tokenizer
+from whence.errors import InvalidInputError
 
 WRITTEN = "as written"
 """Under this name a batch of tokens keeps the texts that they were made of. It is no name of an argument, so
@@ -21,13 +22,13 @@ that no model is given them."""
 
 LABEL_NAMES = ("label", "labels", "target", "targets", "y", "class")
 
-_REMEDY = "Pass 'preprocess' (a tokeniser, an image processor or a function of a batch), or a 'collate_fn'."
+_REMEDY = "Pass 'preprocess' (a tokenizer, an image processor or a function of a batch), or a 'collate_fn'."
 
 
 def split(item: Any) -> tuple[Any, Any]:
     """Take a sample, or a batch, apart into inputs and label.
 
-    A pair is taken as it is. In a mapping, a dataclass or a named tuple the label goes by one of the names
+    A pair stays unchanged. In a mapping, a dataclass or a named tuple the label goes by one of the names
     label, labels, target, targets, y or class, and the rest is the inputs.
     """
     fields = as_fields(item)
@@ -39,13 +40,13 @@ def split(item: Any) -> tuple[Any, Any]:
             "'data' must give (input, label) pairs, or mappings or dataclasses with a label. "
             f"Got {type(item).__name__}{parts}. Wrap the dataset so that each sample is a pair."
         )
-    found = [name for name in LABEL_NAMES if name in fields]
-    if len(found) != 1 or len(fields) < 2:
+    labels = [name for name in LABEL_NAMES if name in fields]
+    if len(labels) != 1 or len(fields) < 2:
         raise InvalidInputError(
             f"'data' must give inputs and one label, named one of {', '.join(LABEL_NAMES)}. "
             f"Got the names {', '.join(map(str, fields))}. Rename or remove columns."
         )
-    return {name: value for name, value in fields.items() if name != found[0]}, fields[found[0]]
+    return {name: value for name, value in fields.items() if name != labels[0]}, fields[labels[0]]
 
 
 def without_label(inputs: Any) -> Any:
@@ -75,7 +76,7 @@ class Prepare:
     collate_fn : makes a batch of a list of samples, as in a DataLoader; None stacks them
     preprocess : makes the model's inputs of a batch of inputs. It gets tensors where the samples' inputs
         stack, lists where they do not (texts, images), and a dict of these where samples have named parts.
-        A tokeniser or an image processor of transformers is called as usual.
+        A tokenizer or an image processor of transformers is called as usual.
     tokenizer : of transformers, by which tokens are shown as text; None looks for it in the other two
     """
 
@@ -84,7 +85,7 @@ class Prepare:
     tokenizer: Any = None
 
     def find_tokenizer(self) -> Any:
-        """Return the tokeniser that tokens are shown by; None where there is none to be found."""
+        """Return the tokenizer that tokens are shown by; None where there is none to be found."""
         return find_tokenizer(self.tokenizer, self.preprocess, self.collate_fn)
 
     def labelled(self, items: list[Any]) -> tuple[Any, Any]:
@@ -191,19 +192,13 @@ def _numeric(value: Any) -> bool:
 
 
 def _result(name: str, function: Callable[[Any], Any], batch: Any) -> Any:
-    """Call a user's function; what goes wrong in it says which one it was, and on what."""
-    try:
+    """Call a user's function; what goes wrong in it names the function and the batch."""
+    with name_errors(f"'{name}' must make a batch of {described(batch)}. It"):
         return function(batch)
-    except WhenceError:
-        raise
-    except Exception as error:
-        raise InvalidInputError(
-            f"'{name}' must make a batch of {described(batch)}. It failed: {type(error).__name__}: {error}."
-        ) from error
 
 
 def _called(preprocess: Callable[..., Any], batch: Any) -> Any:
-    """Call a tokeniser or image processor of transformers as it wants; any other function on the batch."""
+    """Call a tokenizer or image processor of transformers as it wants; any other function on the batch."""
     if not hasattr(preprocess, "model_input_names"):
         return preprocess(batch)
     if hasattr(preprocess, "pad_token"):
@@ -215,8 +210,8 @@ def _called(preprocess: Callable[..., Any], batch: Any) -> Any:
 def _texts(batch: Any) -> list[str] | None:
     """Return the texts of a batch that has one column of them; None of others."""
     columns = list(batch.values()) if isinstance(batch, Mapping) else [batch]
-    found = [part for part in columns if _are_texts(part)]
-    return found[0] if len(found) == 1 else None
+    texts = [part for part in columns if _are_texts(part)]
+    return texts[0] if len(texts) == 1 else None
 
 
 def _are_texts(column: Any) -> bool:
@@ -230,8 +225,8 @@ def _only_column(batch: Any, fits: Callable[[Any], bool]) -> Any:
     columns = [value for value in batch.values() if fits(value)]
     if len(columns) != 1:
         raise InvalidInputError(
-            f"'preprocess' cannot tell its column. Got {described(batch)}. "
-            "Pass a function of the batch, such as lambda b: tokeniser(b['text'], return_tensors='pt')."
+            f"'preprocess' must have one column to read. Got {described(batch)}. "
+            "Pass a function of the batch, such as lambda b: tokenizer(b['text'], return_tensors='pt')."
         )
     return columns[0]
 

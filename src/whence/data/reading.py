@@ -94,14 +94,14 @@ class Reading(Dataset[_Read]):
             batch_size=None,
             sampler=places,
             num_workers=self.workers.number,
-            collate_fn=_as_it_is,
+            collate_fn=_unchanged,
             worker_init_fn=partial(_start, self.workers.first),
             multiprocessing_context=self.workers.context,
         )
         yield from map(self._checked, loader)
 
     def __getitem__(self, places: Sequence[int]) -> _Read:
-        """Read some samples, and make a batch of those that could be read."""
+        """Read samples, and make a batch of those that could be read."""
         here, indices, items, failures = get_worker_info() is None, [], [], []
         for place in places:
             try:
@@ -130,17 +130,17 @@ class Reading(Dataset[_Read]):
         return Batch(inputs, labels, np.array(indices, np.int64), tuple(index for index, _ in failures))
 
 
-def _as_it_is(read: Any) -> Any:
-    """Leave what was read as it is, of which torch would make tensors."""
+def _unchanged(read: Any) -> Any:
+    """Return what was read unchanged; torch would make tensors of it."""
     return read
 
 
-def _start(own: Callable[[int], None] | None, worker: int) -> None:
+def _start(first: Callable[[int], None] | None, worker: int) -> None:
     """Begin a reading process: it leaves Ctrl-C to the process that started it, which ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.excepthook = _unless_alone
-    if own is not None:
-        own(worker)
+    if first is not None:
+        first(worker)
 
 
 def _unless_alone(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

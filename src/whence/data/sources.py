@@ -1,4 +1,4 @@
-"""Where samples lie: in columns, a dataset, a stream, folders. Each gives them by index, as they are."""
+"""Where samples lie: in columns, a dataset, a stream, folders. Each gives them by index, unchanged."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor
-from torch.utils.data import Dataset, IterableDataset, TensorDataset
+from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset, TensorDataset
 
-from whence.core.checks import check_parts, shown
-from whence.core.naming import needing
+from whence.core.arrays import Array
+from whence.core.checks import check_parts, shown, to_array
+from whence.core.naming import optional_import
+from whence.data.items import LABEL_NAMES
 from whence.errors import InvalidInputError
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
@@ -143,21 +145,23 @@ class ImageFolder(Dataset[Any]):
                 f"'data' must be a folder with a subfolder of images per class. Got '{root}', which {what}."
             )
         folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
-        found = [(path, folder.name) for folder in folders for path in _images(folder)]
-        if not found:
+        images = [(path, folder.name) for folder in folders for path in _images(folder)]
+        if not images:
             raise InvalidInputError(
                 f"'data' must be a folder with a subfolder of images per class. Got '{root}' with "
                 f"{len(folders)} subfolders and no image in them ({', '.join(sorted(SUFFIXES))})."
             )
         self.classes = [folder.name for folder in folders]
-        self.paths = [path for path, _ in found]
-        self.labels = [label for _, label in found]
+        self.paths = [path for path, _ in images]
+        self.labels = [label for _, label in images]
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def __getitem__(self, index: int) -> tuple[Any, str]:
-        with needing("'data' is a folder of images, which needs Pillow. Run: pip install 'whence[images]'"):
+        with optional_import(
+            "'data' is a folder of images, which needs Pillow. Run: pip install 'whence[images]'"
+        ):
             from PIL import Image
         path = self.paths[index]
         try:
@@ -169,3 +173,45 @@ class ImageFolder(Dataset[Any]):
 
 def _images(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+
+
+def data_names(dataset: Any) -> tuple[str, ...] | None:
+    """Find the class names that a dataset carries: features["label"].names, or classes."""
+    if isinstance(dataset, Subset):
+        return data_names(dataset.dataset)
+    if isinstance(dataset, ConcatDataset):
+        names = {data_names(part) for part in dataset.datasets}
+        return names.pop() if len(names) == 1 else None
+    features: Any = getattr(dataset, "features", None)
+    for name in LABEL_NAMES if isinstance(features, dict) else ():
+        listed = getattr(features.get(name), "names", None)
+        if listed:
+            return tuple(map(str, listed))
+    classes = getattr(dataset, "classes", None)
+    return tuple(map(str, classes)) if isinstance(classes, list | tuple) and classes else None
+
+
+def listed_labels(dataset: Any) -> Array | None:
+    """Return all labels of a dataset without reading its samples; None where that cannot be done."""
+    if isinstance(dataset, Subset):
+        known = listed_labels(dataset.dataset)
+        return None if known is None else known[np.asarray(dataset.indices)]
+    if isinstance(dataset, ConcatDataset | Joined):
+        several = (
+            [part.known_labels() for part in dataset.parts]
+            if isinstance(dataset, Joined)
+            else [listed_labels(part) for part in dataset.datasets]
+        )
+        parts = [part for part in several if part is not None]
+        return np.concatenate(parts) if len(parts) == len(several) else None
+    if isinstance(dataset, TensorDataset):
+        return dataset.tensors[-1].numpy(force=True)
+    columns = getattr(dataset, "column_names", None)
+    if isinstance(columns, list):
+        names = [name for name in LABEL_NAMES if name in columns]
+        return np.asarray(dataset[names[0]][:]) if len(names) == 1 else None
+    for name in ("targets", "labels"):
+        labels = getattr(dataset, name, None)
+        if isinstance(labels, list | Tensor | np.ndarray) and len(labels) == len(dataset):
+            return to_array("data", labels)
+    return None

@@ -12,21 +12,20 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from whence.core.arrays import Array, Ints, Mask
-from whence.core.batches import BATCH_SIZE
-from whence.core.checks import check_places, shown
+from whence.core.checks import check_places
 from whence.core.display import displayed
 from whence.core.fingerprint import Digest, anatomy, notes, without
-from whence.core.naming import asking
+from whence.core.machine import BATCH_SIZE
+from whence.core.naming import name_errors
 from whence.core.progress import bar
 from whence.data.corpus import Corpus
 from whence.data.items import LABEL_NAMES, Prepare, as_fields, is_array, split
-from whence.data.labels import Labels, data_names, listed_labels
 from whence.data.reading import Batch, OnError, Reading, Workers
-from whence.data.sources import Columns, ImageFolder, Joined, Stream, as_source
-from whence.data.targets import Targets
+from whence.data.sources import Columns, ImageFolder, Joined, Stream, as_source, data_names, listed_labels
 from whence.errors import InvalidInputError, SampleError
+from whence.tasks import Task, find_task
 
-_TELLING = 64  # samples by whose labels the task is told, where it is not told by the first
+_FIRST = 64  # samples by whose labels the task is found, where one is not enough
 _SAMPLED = 64  # samples read one by one whose contents enter a fingerprint
 
 Change = Callable[[Any, np.random.Generator], Any]
@@ -34,7 +33,7 @@ Change = Callable[[Any, np.random.Generator], Any]
 
 
 class Mark(NamedTuple):
-    """A change of some samples' inputs, with a mask (N,) of these and the seed of what is random about it."""
+    """A change of samples' inputs, with a mask (N,) of these and the seed of what is random about it."""
 
     change: Change
     where: Mask
@@ -52,7 +51,7 @@ class TrainingSet(Dataset[Any]):
     Attributes
     ----------
     source : where the samples lie
-    targets : what labels are: it turns the user's into those that the model knows
+    task : what labels are
     prepare : makes the model's inputs of samples, of these and of new ones
     batch_size : samples per batch
     workers : processes that read
@@ -64,7 +63,7 @@ class TrainingSet(Dataset[Any]):
     """
 
     source: Any
-    targets: Targets
+    task: Task
     prepare: Prepare
     batch_size: int
     workers: Workers
@@ -81,9 +80,9 @@ class TrainingSet(Dataset[Any]):
         prepare: Prepare | None = None,
         names: Sequence[str] | None = None,
         workers: Workers | None = None,
-        targets: Targets | Callable[[Any], Targets] | None = None,
+        task: Task | None = None,
     ) -> Self:
-        """Take data as they are, without a look at any sample unless its label tells what labels are.
+        """Return data as a training set; samples are read only to find the task by their labels.
 
         See ``as_training_set``.
         """
@@ -92,16 +91,14 @@ class TrainingSet(Dataset[Any]):
         if len(source) == 0:
             raise InvalidInputError("'data' must have at least one sample. Got an empty set.")
         prepare = prepare or Prepare()
-        if not isinstance(targets, Targets | None):
-            targets = _told(targets(_some_labels(source, prepare)))
-        targets = (targets or Labels()).named(names, data_names(data))
-        found = cls(source, targets, prepare, batch_size, workers or Workers())
-        return replace(found, labels=targets.encode(source.labels)) if found._sliced else found
+        task = (task or find_task(_first_labels(source, prepare))).with_names(names, data_names(data))
+        samples = cls(source, task, prepare, batch_size, workers or Workers())
+        return replace(samples, labels=task.encode(source.labels)) if samples._sliced else samples
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
         """One per class, for display; None where nobody names them."""
-        return self.targets.names
+        return self.task.names
 
     @property
     def kind(self) -> str:
@@ -140,7 +137,7 @@ class TrainingSet(Dataset[Any]):
         for mark in self.marks:
             if mark.where[index]:
                 inputs = _changed(mark.change, inputs, np.random.default_rng([mark.seed, place]))
-        if self.labels is not None and self.targets.known(self.labels[[index]])[0]:
+        if self.labels is not None and self.task.known(self.labels[[index]])[0]:
             label = self.labels[index].tolist()
         fields = as_fields(item)
         if fields is None:
@@ -148,11 +145,11 @@ class TrainingSet(Dataset[Any]):
         return {**inputs, next(name for name in LABEL_NAMES if name in fields): label}
 
     def take(self, indices: Sequence[int]) -> Any:
-        """Return the model's inputs of some samples, as one batch."""
+        """Return the model's inputs of samples, as one batch."""
         return self.read(indices).inputs
 
     def read(self, indices: Sequence[int]) -> Batch:
-        """Return some samples, as one batch."""
+        """Return samples, as one batch."""
         rows = check_places("indices", indices, len(self))
         if not len(rows):
             raise InvalidInputError("'indices' must name at least one sample. Got none.")
@@ -161,11 +158,11 @@ class TrainingSet(Dataset[Any]):
     def batches(self, start: int = 0, stop: int | None = None) -> Iterator[Batch]:
         """Return batches from sample ``start`` to the one before ``stop``, or to the last."""
         stop = len(self) if stop is None else min(stop, len(self))
-        some = [range(a, min(a + self.batch_size, stop)) for a in range(start, stop, self.batch_size)]
+        spans = [range(a, min(a + self.batch_size, stop)) for a in range(start, stop, self.batch_size)]
         if self._sliced:
-            yield from (self._cut(slice(rows.start, rows.stop), np.array(rows)) for rows in some)
+            yield from (self._cut(slice(rows.start, rows.stop), np.array(rows)) for rows in spans)
         else:
-            yield from self._reading.batches(some)
+            yield from self._reading.batches(spans)
 
     def known_labels(self) -> Array | None:
         """Return the labels (N, …) as the set lists them, if it does, without reading samples.
@@ -178,27 +175,27 @@ class TrainingSet(Dataset[Any]):
         if known is None:
             return None
         try:
-            return self.targets.encode(known if self.places is None else known[self.places])
+            return self.task.encode(known if self.places is None else known[self.places])
         except InvalidInputError:
             return None
 
     def every_label(self, show_progress: bool = True) -> Array:
-        """Give the labels (N, …) as the set lists them or, where it does not, after reading every sample."""
+        """Return the labels (N, …) as the set lists them, or after reading every sample."""
         known = self.known_labels()
         if known is not None:
             return known
         every = bar(
             "Reading labels", len(self), "samples", parts=range(len(self)), show=show_progress, delay=1
         )
-        return self.targets.encode([split(self[i])[1] for i in every])
+        return self.task.encode([split(self[i])[1] for i in every])
 
     def reading(self, num_workers: int, on_error: OnError) -> Self:
-        """Give the same set, read by processes, where their number is not 0, or over what cannot be read."""
+        """Return the same set with processes that read it, and what to do with samples they cannot read."""
         workers = replace(self.workers, number=num_workers or self.workers.number)
         return replace(self, workers=workers, on_error=on_error)
 
     def subset(self, indices: Ints) -> Self:
-        """Return the set of some samples, in the order given."""
+        """Return the set of these samples, in the order given."""
         return replace(
             self,
             places=self._place(indices),
@@ -208,7 +205,7 @@ class TrainingSet(Dataset[Any]):
 
     def relabelled(self, labels: Array, class_names: tuple[str, ...] | None) -> Self:
         """Return the set with other labels (N, …), and the names of their classes."""
-        return replace(self, labels=labels, targets=replace(self.targets, names=class_names))
+        return replace(self, labels=labels, task=replace(self.task, names=class_names))
 
     def changed(self, labels: Array | None, *added: Self) -> Self:
         """Return the set with other samples after its own, and labels (N + M, …) of all; None for their own.
@@ -233,27 +230,8 @@ class TrainingSet(Dataset[Any]):
         return Corpus.joined(sources) if whole else None
 
     def marked(self, mark: Mark) -> Self:
-        """Return the set with a change of some samples' inputs, after those that it has."""
+        """Return the set with a change of samples' inputs, after those that it has."""
         return replace(self, marks=(*self.marks, mark))
-
-    def contents(self) -> str:
-        """Identify the inputs in ``source``: all of columns, a seeded choice of what is read one by one."""
-        if isinstance(self.source, Columns):
-            return _digest(self.source.inputs)
-        n = len(self.source)
-        return _digest([n, *(split(self.source[i])[0] for i in _choice(n))])
-
-    def fingerprint(self, contents: str | None = None) -> str:
-        """Identify samples, labels and marks: equal for equal sets, whoever made them.
-
-        Parameters
-        ----------
-        contents
-            What ``contents`` gave for the same source, where it is known: it takes longest.
-        """
-        places = np.arange(len(self)) if self.places is None else self.places
-        labels = self.every_label(show_progress=False)
-        return _digest([contents or self.contents(), places, labels], *map(list, self.marks))
 
     def prints(self) -> dict[str, str]:
         """Fingerprint the labels of all samples, the contents of all or of a seeded choice, and the code.
@@ -267,19 +245,19 @@ class TrainingSet(Dataset[Any]):
             assert self.labels is not None
             return {**_labels_print(self.labels), "data items": f"all {_digest(self.source.inputs)}", **code}
         before = self._anatomy()
-        # What the code makes of some samples is looked at too: code does not say all that it does.
-        some = [self.read([i]) for i in _choice(n)]
+        # What the code makes of samples is looked at too: code does not say all that it does.
+        chosen = [self.read([i]) for i in choose_samples(n)]
         after = self._anatomy()
         code |= without(after, notes(before, after))
         if isinstance(self.source, Columns):
-            items = f"all {_digest(self.source.inputs, *some)}"
+            items = f"all {_digest(self.source.inputs, *chosen)}"
             return {**_labels_print(self.every_label(False)), "data items": items, **code}
         known = self.known_labels()
-        if known is not None and all(np.array_equal(batch.labels, known[batch.indices]) for batch in some):
-            word = "all" if len(some) == n else "some"
-            return {**_labels_print(known), "data items": f"{word} {_digest(*some)}", **code}
+        if known is not None and all(np.array_equal(batch.labels, known[batch.indices]) for batch in chosen):
+            word = "all" if len(chosen) == n else "some"
+            return {**_labels_print(known), "data items": f"{word} {_digest(*chosen)}", **code}
         # Only reading every sample tells its label; then its contents cost little more.
-        labels, digest = self.targets.blank(n), Digest()
+        labels, digest = self.task.blank(n), Digest()
         for batch in self.batches():
             labels[batch.indices] = batch.labels
             digest.add(batch)
@@ -292,13 +270,13 @@ class TrainingSet(Dataset[Any]):
     def _collate(self, items: list[Any], indices: list[int]) -> tuple[Any, Array]:
         """Make the model's inputs and labels (B, …) of samples."""
         if not items:
-            return None, self.targets.blank(0)
+            return None, self.task.blank(0)
         inputs, labels = self.prepare.labelled(items)
         if len(labels) != len(items):
             raise InvalidInputError(
                 f"'collate_fn' must keep one label per sample. Got {len(labels)} for {len(items)} samples."
             )
-        return inputs, self.targets.encode(labels, indices)
+        return inputs, self.task.encode(labels, indices)
 
     def _cut(self, rows: slice | Ints, indices: Ints) -> Batch:
         """Return rows of arrays as a batch, of a slice without a copy."""
@@ -321,43 +299,33 @@ class TrainingSet(Dataset[Any]):
         return lines if isinstance(data, Columns | list | tuple) else lines | anatomy(data, "data")
 
 
-def _some_labels(source: Any, prepare: Prepare) -> Any:
-    """Return labels as they lie in a source: all that it lists, or those of the first samples."""
+def _first_labels(source: Any, prepare: Prepare) -> Any:
+    """Return labels as a source has them: all that it lists, or those of the first samples."""
     if isinstance(source, Columns):
         return source.labels
     known = listed_labels(source)
     if known is not None:
         return known
-    found: list[Any] = []
-    for place in range(min(len(source), _TELLING)):
+    labels: list[Any] = []
+    for place in range(min(len(source), _FIRST)):
         try:
             items = [source[place]]
             label = split(items[0] if prepare.collate_fn is None else prepare.collate_fn(items))[1]
         except Exception:  # whoever reads the sample in earnest reports it
             continue
-        found.append(label if prepare.collate_fn is None else label[0])
-        if isinstance(found[0], int | np.integer | str):  # a class, of which one is enough
+        labels.append(label if prepare.collate_fn is None else label[0])
+        if isinstance(labels[0], int | np.integer | str):  # a class, of which one is enough
             break
-    return found
-
-
-def _told(targets: Any) -> Targets:
-    """Return what a function told of labels, or raise where that is no task."""
-    if not isinstance(targets, Targets):
-        raise InvalidInputError(
-            "'task' must be a task, or a function of labels that gives one, such as "
-            f"whence.tasks.task_of_labels. Got a function that gives {shown(targets)}."
-        )
-    return targets
+    return labels
 
 
 def _changed(change: Change, inputs: Any, rng: np.random.Generator) -> Any:
-    with asking("'shortcut' must be a function of a sample's inputs and a random generator. It"):
+    with name_errors("'shortcut' must be a function of a sample's inputs and a random generator. It"):
         return change(inputs, rng)
 
 
-def _choice(n: int) -> list[int]:
-    """Choose some of n samples, the same ones each time."""
+def choose_samples(n: int) -> list[int]:
+    """Choose up to 64 of n samples for a fingerprint, the same ones each time."""
     chosen = np.random.default_rng(0).choice(n, min(n, _SAMPLED), replace=False)
     return [int(i) for i in np.sort(chosen)]
 

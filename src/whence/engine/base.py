@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from whence.core import progress
-from whence.core.checks import check_callable, check_count, shown
+from whence.core.checks import check_callable, check_count, check_is, shown
+from whence.core.machine import thread_pools
 from whence.core.registry import Registry
-from whence.core.resources import thread_pools
 from whence.errors import InvalidInputError, WorkerError
 
 Piece = Callable[[Any], Any]
@@ -153,8 +153,7 @@ def find(engine: str | Engine | None) -> Engine:
         engine = _DEFAULT.get()
     if isinstance(engine, Engine):
         return engine
-    if not isinstance(engine, str):
-        raise InvalidInputError(f"'engine' must be an engine or the name of one. Got {shown(engine)}.")
+    check_is("engine", engine, str, "an engine or the name of one")
     length = 1 if engine.partition(":")[0] in ENGINES else 2  # of module:name
     parts = engine.split(":", length)
     kind = ENGINES.get(":".join(parts[:length]), "engine")
@@ -287,8 +286,7 @@ def ordered(
 
 
 def _listed(items: Any) -> list[Any]:
-    if not isinstance(items, Iterable):
-        raise InvalidInputError(f"'items' must be a list, one item per piece. Got {shown(items)}.")
+    check_is("items", items, Iterable, "a list, one item per piece")
     return list(items)
 
 

@@ -12,7 +12,7 @@ from multiprocessing.util import Finalize
 from typing import Any
 
 from whence.core.checks import check_count, check_is, check_number
-from whence.core.naming import needing
+from whence.core.naming import optional_import
 from whence.engine.answers import Surroundings, answer, answered, sendable, unsendable
 from whence.engine.base import ENGINES, Engine, Group, Outcome, Piece, limited
 from whence.errors import InvalidInputError, LostError, WorkerError
@@ -67,7 +67,7 @@ class Ray(Engine):
         self.n_shards = None if n_shards is None else check_count("n_shards", n_shards)
         self.gpus = check_number("gpus", gpus, 0.0)
         with (
-            needing("The engine 'ray' needs Ray. Run: pip install 'whence[ray]'"),
+            optional_import("The engine 'ray' needs Ray. Run: pip install 'whence[ray]'"),
             _for_this_machine(address),
         ):
             import ray

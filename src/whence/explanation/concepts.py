@@ -13,7 +13,7 @@ from whence.explanation.contribution import facts
 from whence.explanation.notebook import as_html
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn, scale
-from whence.tasks.verdict import Speech
+from whence.tasks import LabelKind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,7 +52,7 @@ class ConceptExplanation:
     ----------
     test, train : the two samples
     index, label, told : the training sample's place and label, and that in words
-    speech : which words are used, of a class, a label or a number
+    label_kind : which words are used, of a class, a label or a number
     target : the class that the scores are about
     class_names : one name per class
     score, bias : τ of the pair, and the part of it that comes from the bias and goes through no concept
@@ -68,7 +68,7 @@ class ConceptExplanation:
     index: int
     label: Any
     told: str
-    speech: Speech
+    label_kind: LabelKind
     target: int
     class_names: tuple[str, ...]
     score: float

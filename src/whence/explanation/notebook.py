@@ -8,7 +8,7 @@ from html import escape
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from whence.core.words import plain_line
+from whence.core.display import plain_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from whence.core.checks import is_integer, shown
-from whence.core.display import line
-from whence.core.words import counted
+from whence.core.display import counted, line
 from whence.errors import InvalidInputError
 from whence.explanation.contribution import Contribution, Foretold, Full, facts
 from whence.explanation.notebook import as_html
@@ -21,7 +20,7 @@ from whence.explanation.usual import Usual
 from whence.explanation.wording import MADE_OF, Question, Words, of_members, would_change
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn, scale
-from whence.tasks.verdict import Speech, Verdict
+from whence.tasks import LabelKind, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,7 +39,7 @@ class Explanation:
     ----------
     foretold : how, where scores are effects, which say what would change; None where they say what the logit
         is made of
-    speech : which words it is told in, of a class, of one of many labels, or of a number
+    label_kind : which words it is told in, of a class, of one of many labels, or of a number
     sample : the test sample
     predicted, probability : the model's class for it, and the probability the model gives that class; of many
         labels, the one that is explained unless another is named, and its probability; of numbers the output,
@@ -72,7 +71,7 @@ class Explanation:
     """
 
     foretold: Foretold | None
-    speech: Speech
+    label_kind: LabelKind
     sample: Sample
     predicted: int
     verdict: Verdict
@@ -125,9 +124,9 @@ class Explanation:
     @property
     def words(self) -> Words:
         """What the scores mean, in words."""
-        words = MADE_OF[self.speech]
+        words = MADE_OF[self.label_kind]
         if self.foretold is not None:
-            words = would_change(self.foretold.output, self.speech)
+            words = would_change(self.foretold.output, self.label_kind)
         return of_members(words, len(self.members)) if self.members else words
 
     @property
@@ -139,7 +138,7 @@ class Explanation:
     def about(self) -> str:
         """What is explained, in words: the class, the label, or the number."""
         name = self.class_names[self.target]
-        if self.speech != "number":
+        if self.label_kind != "number":
             return name
         return self.verdict.predicted if len(self.class_names) == 1 else f"{name}: {self.verdict.predicted}"
 
@@ -252,7 +251,7 @@ class Explanation:
     def _plain(self, pair: Contribution) -> dict[str, Any]:
         return {
             **facts(pair),
-            **({"class": pair.told} if self.speech == "class" else {}),
+            **({"class": pair.told} if self.label_kind == "class" else {}),
             "test_map_sum": float(pair.test_map.sum()),
             "train_map_sum": float(pair.train_map.sum()),
             **_text(pair, "test_map", "train_map"),

@@ -92,7 +92,7 @@ def _agreement(why: Explanation) -> Reason:
 def _made_of(why: Explanation) -> str:
     """Say what samples an output is made of."""
     about, for_, against = f"“{_short(why.about)}”", why.proponents, why.opponents
-    if why.speech == "number":
+    if why.label_kind == "number":
         up = f"is pulled up by {_such(why, for_)}" if for_ else "is pulled up by no training sample"
         return f"{about} {up}, and down by {_such(why, against) if against else 'none'}"
     rests = f"rests on likeness to {_such(why, for_)}" if for_ else "rests on no training sample"
@@ -106,7 +106,7 @@ def _made_of(why: Explanation) -> str:
 
 def _of_effects(why: Explanation) -> str:
     """Say without what samples an output would be another."""
-    output = "" if why.speech == "number" else f"The {why.words.output} of "
+    output = "" if why.label_kind == "number" else f"The {why.words.output} of "
     about, for_, against = f"{output}“{_short(why.about)}”", why.proponents, why.opponents
     lower = f"lower without {_such(why, for_)}" if for_ else ""
     higher = f"higher without {_such(why, against)}" if against else ""
@@ -116,7 +116,7 @@ def _of_effects(why: Explanation) -> str:
 
 def _such(why: Explanation, pairs: Sequence[Contribution], samples: str = "training samples") -> str:
     """Describe training samples by their labels, the strongest first."""
-    if why.speech == "label":
+    if why.label_kind == "label":
         with_, without = (any(pair.differs is differs for pair in pairs) for differs in (False, True))
         has = "with and without it" if with_ and without else "with it" if with_ else "without it"
         return f"{samples} {has}"

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import is_integer, shown
 from whence.core.display import displayed, line, table
-from whence.data.passages import Around
+from whence.data.corpus import Around
 from whence.errors import InvalidInputError
 from whence.explanation.bands import Band, Bands
 from whence.explanation.record import Explanation

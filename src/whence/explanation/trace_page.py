@@ -11,7 +11,7 @@ import numpy as np
 
 from whence.core import store
 from whence.core.checks import check_path
-from whence.core.words import counted
+from whence.core.display import counted
 from whence.explanation.bands import LOW
 from whence.explanation.page import style as explanation_style
 from whence.pages.render import Look, read, render

@@ -18,7 +18,7 @@ from whence.pages.pictures import data_uri
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn, unwritten
 from whence.pages.texts import begun, headline
-from whence.tasks.verdict import Speech
+from whence.tasks import LabelKind
 
 Class = Annotated[int, Field(ge=0, description="A class by its number")]
 Index = Annotated[int, Field(ge=0, description="A sample's place")]
@@ -207,7 +207,7 @@ class Explained(View):
 
     question: Question
     words: Words
-    speech: Speech
+    label_kind: LabelKind
     summary: Summed
     verdict: Said
     about: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from whence.tasks.verdict import Speech
+from whence.tasks import LabelKind
 
 Question = Literal["made of", "would change"]
 """Whether scores are the parts of the surrogate's logit, or what samples change by being there."""
@@ -134,13 +134,13 @@ _OF_NUMBERS = replace(
     others="",
 )
 
-MADE_OF: dict[Speech, Words] = {"class": _OF_CLASSES, "label": _OF_LABELS, "number": _OF_NUMBERS}
+MADE_OF: dict[LabelKind, Words] = {"class": _OF_CLASSES, "label": _OF_LABELS, "number": _OF_NUMBERS}
 """The words of what a prediction is made of."""
 
 
-def would_change(output: str, speech: Speech = "class") -> Words:
+def would_change(output: str, label_kind: LabelKind = "class") -> Words:
     """Return the words of effects on an output of the model."""
-    if speech == "number":
+    if label_kind == "number":
         return _of_numbers(would_change(output))
     name = OUTPUTS[output]
     return Words(

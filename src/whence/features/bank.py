@@ -12,14 +12,14 @@ from whence.core.arrays import Array, Ints, Mask
 from whence.core.cache import Parts
 from whence.core.checks import to_array
 from whence.core.display import displayed
-from whence.data import Targets, TrainingSet
-from whence.data.forms import as_targets
+from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
 from whence.features.rows import Rows, crc
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor
 from whence.model.heads import Head
 from whence.model.layers import Layers
+from whence.tasks import Task, as_task, find_task
 
 
 @displayed("features", "labels", "skipped", "note")
@@ -47,7 +47,7 @@ class FeatureBank:
     features: Rows
     labels: Array
     head: Head | None
-    task: Targets
+    task: Task
     model: BoundModel | None
     data: TrainingSet | None
     parts: Parts
@@ -56,7 +56,12 @@ class FeatureBank:
 
     @classmethod
     def of(
-        cls, features: Any, labels: Any, *, head: tuple[Any, Any] | None = None, task: Targets | None = None
+        cls,
+        features: Any,
+        labels: Any,
+        *,
+        head: tuple[Any, Any] | None = None,
+        task: str | type[Task] | Task | None = None,
     ) -> Self:
         """Make a bank of features (N, d) and labels (N, …), arrays or tensors; ``fit`` checks them.
 
@@ -68,8 +73,8 @@ class FeatureBank:
             The model's last layer, weight (K, d) and bias (K,) or None. With it ``target=None`` is the
             model's class; without it DualDA takes its surrogate's, and other methods cannot be fitted.
         task
-            What the labels are, see ``whence.tasks``; None takes them for classes, whose number the head or
-            the labels tell; ``Classes(n)`` tells it where some classes have no sample.
+            What the labels are, see ``whence.tasks``; None finds it by the labels. ``Classes(n)`` says how
+            many classes there are where some have no sample.
 
         Examples
         --------
@@ -81,7 +86,7 @@ class FeatureBank:
         """
         last: Any = head if head is None or not isinstance(head, tuple | list) else tuple(head)
         arrays = to_array("features", features), to_array("labels", labels)
-        return cls(*arrays, last, as_targets(task), None, None, {}, "", "given")
+        return cls(*arrays, last, as_task(task) or find_task(arrays[1]), None, None, {}, "", "given")
 
     @property
     def extractor(self) -> Extractor:

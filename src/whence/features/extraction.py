@@ -13,12 +13,11 @@ import torch
 from torch import nn
 
 from whence.core import fingerprint
-from whence.core.batches import BATCH_SIZE
 from whence.core.cache import Cache
 from whence.core.checks import check_choice, check_count, check_flag
-from whence.core.processor import REMEDY, bfloat16_works
-from whence.core.words import counted
-from whence.data import OnError, Targets, TrainingSet, as_training_set
+from whence.core.display import counted
+from whence.core.machine import BATCH_SIZE, REMEDY, bfloat16_works
+from whence.data import OnError, TrainingSet, as_training_set
 from whence.errors import InvalidInputError
 from whence.features.bank import FeatureBank
 from whence.features.forward import Forward
@@ -30,6 +29,7 @@ from whence.model.inputs import check_device
 from whence.model.layers import Asked, Layers, check_layers
 from whence.model.modules import check_model
 from whence.model.tracing import choose_layers
+from whence.tasks import Task
 
 DTYPES = ("float32", "float16")
 AUTOCASTS = (None, "bfloat16", "float16")
@@ -41,7 +41,7 @@ def extract(
     *,
     layer: str | None = None,
     layers: Asked | Sequence[str] | Layers | None = "last",
-    task: Targets | None = None,
+    task: str | type[Task] | Task | None = None,
     batch_size: int = BATCH_SIZE,
     cache_dir: str | os.PathLike[str] | None = None,
     dtype: str = "float32",
@@ -71,7 +71,7 @@ def extract(
         a list of layers' names; "auto", up to 5 of all; ``Layers``, or None for "last", of another bank, for
         samples that are to be compared with its own.
     task
-        What labels are, see ``whence.tasks``; None takes them for classes.
+        What labels are, see ``whence.tasks``; None finds it by the labels.
     batch_size
         Samples per forward pass.
     cache_dir
@@ -109,13 +109,13 @@ def extract(
         if first is None:
             raise InvalidInputError("'data' must have a sample that can be read. None of them can.")
         # A head that was found has the output's values; one that was named may only rank the classes.
-        exact = True if layer is None or not samples.targets.has_classes else None
+        exact = True if layer is None or not samples.task.has_classes else None
         extractor = Extractor(model, find_head(model, first.inputs, layer), exact)
         K, d = extractor.head().weight.shape
-        targets = samples.targets.for_head(extractor.layer, d, K)
-        extractor.paired = targets.paired
+        task = samples.task.for_head(extractor.layer, d, K)
+        extractor.paired = task.paired
         extractor.layers = _choose(extractor, first.inputs, d, layers)
-        forward = Forward(extractor, targets, np.dtype(dtype), autocast)
+        forward = Forward(extractor, task, np.dtype(dtype), autocast)
         before = fingerprint.structure(extractor.model)
         forward.probe(first)
         after = fingerprint.structure(extractor.model)
@@ -123,11 +123,11 @@ def extract(
         if extractor.layers is not None and extractor.layers is not layers:
             forward.scale(extractor.layers, source.batches())
         made_of = fingerprint.without(after, extractor.notes)
-        job = Job(replace(source, targets=targets), forward, made_of, show_progress)
+        job = Job(replace(source, task=task), forward, made_of, show_progress)
         rows = (*job.uncached(), {}, "", "computed") if cache_dir is None else cached(job, Cache(cache_dir))
         features, labels, parts, checksum, note = rows
         bound = BoundModel(extractor, prepare=samples.prepare)
-        return FeatureBank(features, labels, extractor.head(), targets, bound, samples, parts, checksum, note)
+        return FeatureBank(features, labels, extractor.head(), task, bound, samples, parts, checksum, note)
 
     samples = as_training_set(data, batch_size, task=task)
     with nullcontext() if device is None else _placed(model, device):

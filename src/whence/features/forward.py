@@ -10,12 +10,14 @@ import numpy as np
 import torch
 
 from whence.core.arrays import Array
-from whence.data import Batch, Targets
+from whence.core.checks import check_that
+from whence.data import Batch
 from whence.errors import HeadError, InvalidInputError
 from whence.features.rows import Rows
 from whence.model.extractor import Extractor, check_repeatable
 from whence.model.inputs import take
 from whence.model.layers import Layers
+from whence.tasks import Task
 
 _MEASURED = 256  # samples by whose features layers are scaled
 _REMEDY = "Check the model's activations on that sample, or leave it out."
@@ -25,21 +27,17 @@ _PROBED = 64  # samples that show whether the model is random or mixes the sampl
 class Forward:
     """Checked features of a batch, in the bank's dtype."""
 
-    def __init__(
-        self, extractor: Extractor, targets: Targets, dtype: np.dtype[Any], autocast: str | None
-    ) -> None:
-        self.extractor, self.targets, self.dtype, self.autocast = extractor, targets, dtype, autocast
+    def __init__(self, extractor: Extractor, task: Task, dtype: np.dtype[Any], autocast: str | None) -> None:
+        self.extractor, self.task, self.dtype, self.autocast = extractor, task, dtype, autocast
         self.n_outputs, self.dimension = extractor.head().weight.shape
 
     def __call__(self, batch: Batch) -> Rows:
         """Features (B, d), or an error that names the sample."""
         with self._running(batch):
             rows = self.extractor(batch.inputs).float().cpu().numpy()
-        if len(rows) != len(batch.labels):
-            raise InvalidInputError(
-                f"'data' must give one label per input. Got {len(batch.labels)} for {len(rows)} inputs."
-            )
-        self.targets.check(batch.labels, batch.indices, self.n_outputs, self.extractor.layer)
+        rule = f"give one label per input, {len(rows)}"
+        check_that(len(rows) == len(batch.labels), "data", rule, len(batch.labels))
+        self.task.check(batch.labels, batch.indices, self.n_outputs, self.extractor.layer)
         self._check_finite(rows, batch, _REMEDY)
         if rows.dtype != self.dtype:
             with np.errstate(over="ignore"):  # infinity is found below
@@ -67,7 +65,7 @@ class Forward:
         if not batch.skipped:
             return self(batch), batch.labels
         n = len(batch.indices) + len(batch.skipped)
-        features, labels = np.zeros((n, self.dimension), self.dtype), self.targets.blank(n)
+        features, labels = np.zeros((n, self.dimension), self.dtype), self.task.blank(n)
         if len(batch.indices):
             read = batch.indices - min(*batch.indices, *batch.skipped)
             features[read], labels[read] = self(batch), batch.labels

@@ -21,9 +21,9 @@ from whence import engine
 from whence.core import fingerprint, progress, store
 from whence.core.arrays import Array
 from whence.core.cache import Cache, Parts, Say, Slot
+from whence.core.display import in_words, plain_line
+from whence.core.machine import free_disk, free_memory
 from whence.core.progress import bar
-from whence.core.resources import free_disk, free_memory, in_words
-from whence.core.words import plain_line
 from whence.data import TrainingSet
 from whence.errors import StoreError
 from whence.features.bank import checksum
@@ -88,7 +88,7 @@ class Job:
             Rows that are there.
         """
         n, d, dtype = len(self.samples) - start, self.forward.dimension, self.forward.dtype
-        labels = n * self.forward.targets.blank(1).nbytes
+        labels = n * self.forward.task.blank(1).nbytes
         size = needed = n * d * dtype.itemsize + labels
         more = f" from sample {start:,}" if start else ""
         line = f"Features: {n:,} rows × {d} {dtype}{more}; "
@@ -156,7 +156,7 @@ def cached(job: Job, cache: Cache) -> tuple[Rows, Array, Parts, str, str]:
 def _open(job: Job, slot: Slot) -> tuple[Folder, str]:
     """Open the entry, whole, half or new, and say which."""
     forward = job.forward
-    none = np.empty((0, forward.dimension), forward.dtype), forward.targets.blank(0)
+    none = np.empty((0, forward.dimension), forward.dtype), forward.task.blank(0)
     if slot.path.exists():
         try:
             folder = Folder(slot, *none)
@@ -183,7 +183,7 @@ def _check_again(job: Job, folder: Folder) -> None:
     """
     try:
         features, labels = folder.mapped()
-        known = job.forward.targets.known(labels)
+        known = job.forward.task.known(labels)
         for index in np.flatnonzero(~known).tolist():
             if not job.samples.read([index]).skipped:
                 raise StoreError(f"sample {index}, which was skipped, can be read now.")

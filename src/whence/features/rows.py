@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from whence.core.arrays import Mask
-from whence.core.checks import to_array
-from whence.core.resources import free_memory
-from whence.errors import InvalidInputError, StoreError
+from whence.core.checks import check_that, to_array
+from whence.core.machine import free_memory
+from whence.errors import StoreError
 
 Rows = npt.NDArray[np.floating[Any]]
 
@@ -149,8 +149,7 @@ def as_float32(features: Rows) -> Rows:
         features = to_array("features", features)
     if features.dtype != np.float16:
         return features
-    if features.ndim != 2:
-        raise InvalidInputError(f"'features' must have shape (n, d). Got {features.shape}.")
+    check_that(features.ndim == 2, "features", "have shape (n, d)", features.shape)
     return together(blocks(features), len(features), features.shape[1], np.dtype(np.float32))
 
 

@@ -15,15 +15,14 @@ from torch.nn import functional
 
 from whence.core.arrays import Ints
 from whence.core.checks import check_dense, real_array, shown
-from whence.data import Targets, TrainingSet
-from whence.data.labels import Labels
+from whence.data import TrainingSet
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, taken
 from whence.model.bound import BoundModel
 from whence.model.heads import Head
 from whence.model.inputs import to_model
 from whence.svm.inputs import check_features, check_head
-from whence.tasks import Classes, Task, task_of_labels
+from whence.tasks import Task
 
 
 class Classifier:
@@ -191,22 +190,16 @@ def checked(bank: Any) -> FeatureBank:
         bank.model.check_unchanged()
         return bank
     X = check_features(bank.features)
-    chosen = type(bank.task) is not Labels or bank.task.n_outputs
-    task = task_of(bank.task) if chosen else task_of_labels(bank.labels)
+    task = bank.task
     K = task.n_outputs or None
     head = None
     if bank.head is not None:
         head = Head(*check_head(bank.head, X.shape[1], 1 if task.paired else K))
-        task = task_of(task.for_head("head", X.shape[1], len(head.weight)))
+        task = task.for_head("head", X.shape[1], len(head.weight))
         K = task.n_outputs
     y, K = task.check_labels(bank.labels, len(X), K)
     head = head.paired() if head is not None and task.paired else head
     return replace(bank, features=X, labels=y, head=head, task=replace(task, n_outputs=K))
-
-
-def task_of(targets: Targets) -> Task:
-    """Return the task of labels: classes where nobody chose one."""
-    return targets if isinstance(targets, Task) else Classes(targets.n_outputs, targets.names)
 
 
 def check_tests(features: Any, like: Tensor, of: str = "") -> Tensor:

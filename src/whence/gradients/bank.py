@@ -9,7 +9,7 @@ from whence.core.checks import shown
 from whence.core.display import displayed
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank
-from whence.features.training import Classifier, Training, checked, task_of
+from whence.features.training import Classifier, Training, checked
 from whence.gradients.gradients import Gradients, Loss, Weights
 from whence.gradients.products import Collected, Stored
 from whence.gradients.projection import Dimension, projection_for
@@ -75,8 +75,8 @@ def collect(method: Any, features: FeatureBank) -> GradientBank:
             "'features' must be those of the last layer, layers=\"last\". Got those of "
             f"layers={bank.layers.asked!r}."
         )
-    task_of(bank.task).require_classes(f"The model of {type(method).__name__}")
-    training = Training(bank, task_of(bank.task), method.batch_size)
+    bank.task.require_classes(f"The model of {type(method).__name__}")
+    training = Training(bank, bank.task, method.batch_size)
     stored = kind.stored(training.classifier, method.memory, method.show_progress)
     return GradientBank(bank, kind, stored.training_rows(training, method.show_progress))
 

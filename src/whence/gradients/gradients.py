@@ -12,7 +12,7 @@ from torch.func import functional_call, grad, grad_and_value
 from torch.nn import functional
 
 from whence.core.checks import shown
-from whence.core.naming import asking
+from whence.core.naming import name_errors
 from whence.errors import InvalidInputError, ModelError
 from whence.features import teller
 from whence.features.training import Classifier
@@ -185,7 +185,7 @@ class Gradients:
         with gradients enabled. ``weights`` replaces the frozen parameters and the buffers.
         """
         logits = self.logits(parameters, inputs, weights)
-        with asking("'loss' must be a function of logits (B, K) and classes (B,). It"):
+        with name_errors("'loss' must be a function of logits (B, K) and classes (B,). It"):
             values = self.scalar(logits, classes)
         return _checked(values, len(classes))
 

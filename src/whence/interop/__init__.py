@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from whence.core.naming import needing
+from whence.core.naming import optional_import
 
 if TYPE_CHECKING:
     from whence.interop.captum import CaptumInfluence
@@ -23,5 +23,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'whence.interop' has no attribute {name!r}")
     home = _HOMES[name]
     extra = {"cleanlab": "'cleanlab[datalab]'"}.get(home, home)
-    with needing(f"{name} needs {home}, which is not installed. Run: pip install {extra}"):
+    with optional_import(f"{name} needs {home}, which is not installed. Run: pip install {extra}"):
         return getattr(import_module(f"whence.interop.{home}"), name)

@@ -9,7 +9,7 @@ from captum.influence import DataInfluence
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from whence.core.checks import check_count, check_flag
+from whence.core.checks import check_count, check_flag, check_is
 from whence.errors import InvalidInputError
 from whence.methods import Attributor
 
@@ -51,10 +51,7 @@ class CaptumInfluence(DataInfluence):  # type: ignore[misc]
     """
 
     def __init__(self, explainer: Attributor) -> None:
-        if not isinstance(explainer, Attributor):
-            raise InvalidInputError(
-                f"'explainer' must be an attribution method of whence. Got {type(explainer).__name__}."
-            )
+        check_is("explainer", explainer, Attributor, "an attribution method of whence")
         self.explainer = explainer
         self.model, self.train_dataset = explainer.require_model().extractor.model, explainer.data_
 

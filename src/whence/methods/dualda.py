@@ -423,7 +423,7 @@ class DualDA(Attributor):
     def predict(self, x: Any = None, *, features: Any = None) -> Tensor:
         """Label inputs, or features (B, d), by the surrogate; where labels are classes, (B,)."""
         fitted = self._check_fitted()
-        return fitted.task.decided(surrogates.outputs(fitted, x, features))
+        return fitted.task.predict(surrogates.outputs(fitted, x, features))
 
     def decision_function(self, x: Any = None, *, features: Any = None) -> Tensor:
         """Compute the surrogate's outputs for inputs, or features (B, d), as scikit-learn shapes them.

@@ -178,7 +178,7 @@ class Effects(Attributor):
     def predict(self, x: Any = None, *, features: Any = None) -> Tensor:
         """Label inputs, or features (B, d), by the surrogate; as for ``DualDA``."""
         fitted = self._check_fitted()
-        return fitted.task.decided(surrogates.outputs(fitted, x, features))
+        return fitted.task.predict(surrogates.outputs(fitted, x, features))
 
     def decision_function(self, x: Any = None, *, features: Any = None) -> Tensor:
         """Compute the surrogate's outputs as scikit-learn shapes them; as for ``DualDA``."""
@@ -221,7 +221,7 @@ class Effects(Attributor):
 
     def _check_task(self, task: Task) -> None:
         super()._check_task(task)
-        if task.speech == "number" and self.output != "logit":
+        if task.loss == "squared" and self.output != "logit":
             raise InvalidInputError(
                 f"'output' must be \"logit\" where labels are numbers: the prediction itself. "
                 f"Got {self.output!r}."
@@ -235,5 +235,5 @@ class Effects(Attributor):
         return surrogates.facts(fitted)
 
     def _solver(self, task: Task) -> SurrogateSolver:
-        solver = RidgeSolver if task.speech == "number" else SoftmaxSolver
+        solver = RidgeSolver if task.loss == "squared" else SoftmaxSolver
         return solver(task, surrogates.solver_options(self))

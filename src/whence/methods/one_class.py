@@ -244,7 +244,7 @@ class OneClass(Attributor):
 
     def _check_task(self, task: Task) -> None:
         super()._check_task(task)
-        if self.by == "class" and task.speech == "number":
+        if self.by == "class" and task.label_kind == "number":
             raise InvalidInputError(
                 "'by' must be \"whole\" where labels are numbers, which have no classes. Got 'class'."
             )

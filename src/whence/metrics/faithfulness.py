@@ -9,7 +9,7 @@ import torch
 from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Ints
-from whence.core.checks import check_flag, to_array
+from whence.core.checks import check_flag, check_that, to_array
 from whence.errors import InvalidInputError
 from whence.features.training import check_tests
 from whence.metrics.arrays import numbers
@@ -36,8 +36,7 @@ def surrogate_faithfulness(coef: Any, head: tuple[Any, Any], features: Any) -> F
     weight = numbers("coef", coef, (None, None)).astype(np.float64)
     tests = check_features(numbers("features", features, (None, None)))
     K, d = len(weight), tests.shape[1]
-    if weight.shape[1] not in (d, d + 1):
-        raise InvalidInputError(f"'coef' must have shape (K, {d}) or (K, {d + 1}). Got {weight.shape}.")
+    check_that(weight.shape[1] in (d, d + 1), "coef", f"have shape (K, {d}) or (K, {d + 1})", weight.shape)
     rows = check_tests(tests, torch.from_numpy(np.empty((0, d), tests.dtype)))
     return faithfulness(weight, Head(*check_head(head, d, K)), rows)
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from whence.core.arrays import Array, Doubles, Ints, Mask
-from whence.core.checks import check_count, check_seed, check_share, shown, to_array
+from whence.core.checks import check_count, check_seed, check_share, check_that, to_array
 from whence.core.display import Columns, displayed
 from whence.errors import InvalidInputError
 from whence.metrics.arrays import mask, numbers
@@ -176,15 +176,12 @@ def compare_lds(
     draws, seed
         Of the bootstrap.
     """
-    if not isinstance(scores, Mapping) or not scores:
-        raise InvalidInputError(
-            f"'scores' must be a mapping of at least one method's name to scores. Got {shown(scores)}."
-        )
+    rule = "be a mapping of at least one method's name to scores"
+    check_that(isinstance(scores, Mapping) and scores, "scores", rule, scores)
     level = check_share("level", level)
     draws = check_count("draws", draws)
     m = len(mask("subsets_mask", subsets_mask, (None, None)))
-    if m * draws > _LARGEST:
-        raise InvalidInputError(f"'draws' must be at most {_LARGEST // m:,} for {m} subsets. Got {draws}.")
+    check_that(m * draws <= _LARGEST, "draws", f"be at most {_LARGEST // m:,} for {m} subsets", draws)
     rng = np.random.default_rng(check_seed(seed))
     counts = _drawn(rng, m, draws)
     given = to_array("outputs", outputs)
@@ -235,8 +232,7 @@ def _checked(subsets_mask: Any, outputs: Any, scores: Array) -> tuple[Mask, Arra
     T, N = scores.shape
     subsets = mask("subsets_mask", subsets_mask, (None, N))
     m = len(subsets)
-    if m < 3:
-        raise InvalidInputError(f"'subsets_mask' must have at least 3 subsets. Got {m}.")
+    check_that(m >= 3, "subsets_mask", "have at least 3 subsets", m)
     array = to_array("outputs", outputs)
     several = array[None] if array.ndim == 2 else array
     return subsets, numbers("outputs", several, (None, m, T)).astype(np.float64)

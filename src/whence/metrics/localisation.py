@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from whence.core.arrays import Array, Ints, Mask
-from whence.core.checks import check_count, to_array
+from whence.core.checks import check_count, check_that, to_array
 from whence.core.display import displayed
 from whence.errors import InvalidInputError
 from whence.methods import DualDA
@@ -184,11 +184,8 @@ def words_of(tokeniser: Any, text: str, length: int) -> Ints:
 
 def _characters(tokeniser: Any, text: str, length: int) -> tuple[Ints, Ints]:
     """Return where in a text its tokens start and end, (T,) each; special tokens end where they start."""
-    if not getattr(tokeniser, "is_fast", False):
-        raise InvalidInputError(
-            "'tokeniser' must be a fast one of transformers, which knows the characters of its tokens. "
-            f"Got {type(tokeniser).__name__}."
-        )
+    rule = "be a fast one of transformers, which knows the characters of its tokens"
+    check_that(getattr(tokeniser, "is_fast", False), "tokeniser", rule, type(tokeniser))
     read = tokeniser(text, truncation=True, max_length=length, return_offsets_mapping=True)
     starts, ends = np.array(read["offset_mapping"], dtype=np.int64).reshape(-1, 2).T
     return starts, ends
@@ -239,10 +236,9 @@ def localise(
 
 def _check_features(explainer: DualDA, index: int, features: Tensor) -> None:
     """Raise unless a training sample has the features, (1, d), that it was fitted with."""
-    if index not in explainer.support_:
-        raise InvalidInputError(
-            f"'index' must be that of a support vector, other samples score 0. Got {index}."
-        )
+    check_that(
+        index in explainer.support_, "index", "be that of a support vector, other samples score 0", index
+    )
     fitted = explainer.vectors_[int(np.searchsorted(explainer.support_, index))]
     found = explainer.surrogate_.stored.as_read(features.detach())[0]
     apart = float((found.to(fitted) - fitted).norm() / fitted.norm())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
 from whence.core.arrays import Doubles, Ints
-from whence.core.checks import real_array
+from whence.core.checks import check_finite, check_that, is_integer, real_array
 from whence.errors import InvalidInputError
 from whence.model.inputs import each_part
 from whence.relevance.sources import floating, replaced, tokens_of
@@ -60,11 +60,8 @@ class Removable:
 
     @classmethod
     def _of_text(cls, inputs: Any, baseline: Baseline, patch: int, keep: Sequence[int]) -> Removable:
-        if isinstance(baseline, bool) or not isinstance(baseline, int):
-            raise InvalidInputError(
-                "'baseline' must be a token's number for texts, such as the tokenizer's mask_token_id. "
-                f"Got {baseline!r}."
-            )
+        rule = "be a token's number for texts, such as the tokenizer's mask_token_id"
+        check_that(is_integer(baseline), "baseline", rule, baseline)
         _check_single(patch)
         batch = tokens_of(inputs)
         assert batch is not None
@@ -76,7 +73,7 @@ class Removable:
         units = torch.where(removable, removable.cumsum(0) - 1, -1)
         if not removable.any():
             raise InvalidInputError("'keep' must leave tokens that can be removed. Got a text with none.")
-        return cls(inputs, name, tokens, torch.full_like(tokens, baseline), units, shown)
+        return cls(inputs, name, tokens, torch.full_like(tokens, cast(int, baseline)), units, shown)
 
     @cached_property
     def n_units(self) -> int:
@@ -118,16 +115,14 @@ def _numbered(values: Tensor, patch: int) -> Tensor:
 
 
 def _check_single(patch: int) -> None:
-    if patch != 1:
-        raise InvalidInputError(f"'patch' must be 1 for inputs that are no images. Got {patch}.")
+    check_that(patch == 1, "patch", "be 1 for inputs that are no images", patch)
 
 
 def _substitute(values: Tensor, baseline: Baseline) -> Tensor:
     """What takes the place of an input's values, in their shape."""
     if not isinstance(baseline, str):
         array = real_array("baseline", baseline).astype(np.float64)
-        if not np.isfinite(array).all():
-            raise InvalidInputError("'baseline' must be finite. Got NaN or infinity in it.")
+        check_finite("baseline", array)
         try:
             return torch.as_tensor(array).to(values).expand(values.shape)
         except RuntimeError as error:

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from whence import engine
 from whence.attribution.base import Attributor
-from whence.core.checks import check_callable, shown
+from whence.core.checks import check_callable, check_that
 from whence.core.display import displayed
-from whence.errors import InvalidInputError
 from whence.model.inputs import check_batch
 
 Thing = TypeVar("Thing")
@@ -121,8 +120,7 @@ def measure(fit: Callable[[], Attributor], x: Any, target: Any = None) -> Measur
     n, began = check_batch(x), time.process_time()
     with engine.using("local"), _peak() as peak:  # of other processes nothing would be seen
         attributor = fit()
-        if not isinstance(attributor, Attributor):
-            raise InvalidInputError(f"'fit' must give a fitted attributor. It gave {shown(attributor)}.")
+        check_that(isinstance(attributor, Attributor), "fit", "return a fitted attributor", attributor)
         started = time.perf_counter()
         scores = attributor.attribute(x, target)
         if scores.is_cuda:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whence.core.arrays import Array, Doubles, Mask
-from whence.core.checks import check_count, check_seed, is_integer, shown
+from whence.core.checks import check_count, check_seed, check_that, is_integer
 from whence.core.display import displayed
 from whence.errors import InvalidInputError
 from whence.metrics.arrays import classes, numbers, split_mask
@@ -70,8 +70,7 @@ def _hits_among_top(scores: Any, tests: tuple[str, Any], trains: tuple[str, Any]
     k = check_count("k", k)
     found = numbers("scores", scores, (None, None))
     T, N = found.shape
-    if k > N:
-        raise InvalidInputError(f"'k' must be at most the {N} training samples. Got {k}.")
+    check_that(k <= N, "k", f"be at most the {N} training samples", k)
     ours, theirs = classes(*tests, T), classes(*trains, N)
     rows = max(1, _BLOCK // N)
     parts = [
@@ -193,8 +192,7 @@ def fooled(before: Any, after: Any, true_labels: Any, shortcut_class: int) -> Ma
     shortcut_class
         Class that the shortcut stands for in the training set.
     """
-    if not is_integer(shortcut_class):
-        raise InvalidInputError(f"'shortcut_class' must be a class. Got {shown(shortcut_class)}.")
+    check_that(is_integer(shortcut_class), "shortcut_class", "be a class", shortcut_class)
     labels = classes("true_labels", true_labels)
     clean, perturbed = classes("before", before, len(labels)), classes("after", after, len(labels))
     found: Mask = (labels != shortcut_class) & (clean != shortcut_class) & (perturbed == shortcut_class)

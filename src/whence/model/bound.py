@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from whence.core import contents, store
 from whence.core.fingerprint import blueprint, comparable, notes, structure, without
@@ -144,10 +144,3 @@ def _fingerprint(extractor: Extractor) -> dict[str, str]:
     own = {key.replace("attribute ", "setting ", 1) for key in extractor.notes or ()}
     plan = without(blueprint(extractor.model), own)
     return {**store.fingerprint(extractor.model, extractor.layer), **plan}
-
-
-def probabilities(output: Tensor) -> Tensor:
-    """Probabilities (B, K) of the classes by a model's output, which are its softmax unless it gives them."""
-    output = output.double()
-    given = bool((output >= 0).all()) and bool(((output.sum(1) - 1).abs() < 1e-3).all())
-    return output if given else output.softmax(1)

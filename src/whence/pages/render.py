@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from whence.core.words import number
+from whence.core.display import number
 from whence.pages.glossary import GLOSSARY, glossed
 from whence.pages.pictures import data_uri
 from whence.pages.style import (

@@ -15,16 +15,15 @@ from torch import nn
 
 from whence.attribution.base import METHODS
 from whence.core import contents, store
-from whence.core.batches import BATCH_SIZE
 from whence.core.checks import check_callable
-from whence.core.naming import find, named, origin
+from whence.core.machine import BATCH_SIZE
+from whence.core.naming import find_origin, import_named, make_named
 from whence.data import Corpus, TrainingSet, as_training_set
 from whence.errors import InvalidInputError, StoreError
 from whence.methods import Attributor
 from whence.model.inputs import check_device
 from whence.model.modules import class_names
-from whence.tasks import Task, Tokens, task_of_labels
-from whence.tasks.task import TASKS
+from whence.tasks import TASKS, Task, Tokens
 
 SUFFIX = ".json"
 """What the name of a configuration has beyond that of the explainer that it lies beside."""
@@ -115,7 +114,9 @@ class Configuration:
         unnamed = {key: name for key, name in foreign.items() if not names.get(key)}
         if unnamed and not trust:
             told = ", ".join(
-                f"{key} {part} ({origin(part)})" for key, name in unnamed.items() for part in name.split("+")
+                f"{key} {part} ({find_origin(part)})"
+                for key, name in unnamed.items()
+                for part in name.split("+")
             )
             wanted = " ".join(f"--{key} {shlex.quote(name)}" for key, name in unnamed.items())
             raise InvalidInputError(
@@ -156,7 +157,7 @@ class Configuration:
         return models[0] if len(models) == 1 else models
 
     def _network(self, name: str, folder: Path) -> nn.Module:
-        model = find("model", name, folder)
+        model = make_named("model", name, folder)
         if not isinstance(model, nn.Module):
             raise InvalidInputError(
                 f"'model' must name a torch module or a function that makes one. Got {type(model).__name__} "
@@ -168,12 +169,12 @@ class Configuration:
         """Import what makes the model's inputs; None where nothing is named."""
         if self.preprocess is None:
             return None
-        found = named("preprocess", self.preprocess)
+        found = import_named("preprocess", self.preprocess)
         return check_callable("preprocess", found, "a function of a batch of inputs")
 
     def spelling(self) -> Any:
         """Import or make the tokeniser that tokens are shown by; None where none is named."""
-        return None if self.tokenizer is None else find("tokenizer", self.tokenizer)
+        return None if self.tokenizer is None else make_named("tokenizer", self.tokenizer)
 
     def corpus(self, data: Any) -> Corpus:
         """Return documents that were found as a corpus, by the tokeniser, or raise where none is named."""
@@ -187,8 +188,8 @@ class Configuration:
     def training(self, network: Any, folder: Path, task: Task | None = None) -> TrainingSet:
         """Read the training set, or several as one."""
         name, *names = self.data.split("+")
-        first = self.samples(find("data", name, folder), network, task=task)
-        others = [self.added(first, find("data", each, folder), network, task=task) for each in names]
+        first = self.samples(make_named("data", name, folder), network, task=task)
+        others = [self.added(first, make_named("data", each, folder), network, task=task) for each in names]
         return first.changed(None, *others) if others else first
 
     def added(
@@ -211,16 +212,16 @@ class Configuration:
         Where no task is given, it is the one that is named, or that the labels tell. Of a language model they
         are documents, and every token of them a sample.
         """
-        told = task or self.chosen_task() or task_of_labels
-        if isinstance(data, Corpus) or isinstance(told, Tokens):
+        task = task or self.chosen_task()
+        if isinstance(data, Corpus) or (task is not None and task.of_documents):
             corpus = self.corpus(data)
-            told = told if isinstance(told, Tokens) else Tokens()
-            return as_training_set(corpus, batch_size, task=told, preprocess=corpus.prompts)
+            task = task if task is not None and task.of_documents else Tokens()
+            return as_training_set(corpus, batch_size, task=task, preprocess=corpus.prompts)
         first = network[0] if isinstance(network, list) else network
         return as_training_set(
             data,
             batch_size,
-            task=told,
+            task=task,
             names=class_names(first),
             preprocess=self.prepare(),
             tokenizer=self.spelling(),

@@ -14,7 +14,7 @@ from whence.attribution.explaining import Explains
 from whence.attribution.pairs import PairAttributor
 from whence.attribution.usual import usual_of
 from whence.core.checks import check_places
-from whence.core.naming import find
+from whence.core.naming import make_named
 from whence.core.progress import bar
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
@@ -80,7 +80,7 @@ class Project:
             attributor.take_data(configuration.training(model, folder, attributor.task_))
         tests = None
         if configuration.test is not None:
-            raw = find("test", configuration.test, folder)
+            raw = make_named("test", configuration.test, folder)
             tests = configuration.samples(raw, model, attributor.batch_size, attributor.task_)
         return cls(path, configuration, attributor, tests)
 
@@ -212,13 +212,13 @@ class Project:
         if isinstance(self.attributor, DualDA):
             rows = as_float32(self.test_bank.features)[self.read_tests(indices)]
             features = torch.from_numpy(rows)
-            said = task.decided(self.attributor.surrogate_.model_logits(features))
+            said = task.predict(self.attributor.surrogate_.model_logits(features))
             return self.attributor.top_k_features(features, k, target), list(
-                map(task.told, said.cpu().numpy())
+                map(task.label_text, said.cpu().numpy())
             )
         x = self.tests.take(self.read_tests(indices))
-        said = task.decided(self.attributor.require_model().read(x, self.attributor.batch_size).logits)
-        return self.attributor.top_k(x, k, target), list(map(task.told, said.cpu().numpy()))
+        said = task.predict(self.attributor.require_model().read(x, self.attributor.batch_size).logits)
+        return self.attributor.top_k(x, k, target), list(map(task.label_text, said.cpu().numpy()))
 
     def spread(self, indices: list[int], target: int | None) -> Tensor | None:
         """Return the spread (test, train) of the scores of some tests over the members of an ensemble."""

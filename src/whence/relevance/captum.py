@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from whence.core.checks import check_callable, check_seed
-from whence.core.naming import asking
+from whence.core.naming import name_errors
 from whence.errors import ModelError
 from whence.model.extractor import Extractor
 from whence.model.inputs import to_model
@@ -91,7 +91,7 @@ class _Attributed:
         scalar = _Scalar(self._extractor, self._name, self._pass.inputs)
         what = f"'method' must be a method of captum that attributes one input. {self._captum.name}"
         devices = [self._values.device] if self._values.is_cuda else []
-        with asking(what), torch.inference_mode(False), torch.random.fork_rng(devices):
+        with name_errors(what), torch.inference_mode(False), torch.random.fork_rng(devices):
             torch.manual_seed(self._captum.seed)
             found = self._captum.method(scalar).attribute(
                 self._values.detach().clone().requires_grad_(),  # captum warns where it has to ask for it

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from whence.core.arrays import Doubles
-from whence.core.checks import check_count, check_names, real_array, to_array
+from whence.core.checks import check_count, check_is, check_names, check_that, real_array, to_array
 from whence.core.display import displayed
 from whence.errors import InvalidInputError
 from whence.model.passes import Pass
@@ -59,8 +59,7 @@ class Concepts:
             )
         default = tuple(f"concept {i}" for i in range(len(rows)))
         chosen = default if names is None else check_names("names", names)
-        if len(chosen) != len(rows):
-            raise InvalidInputError(f"'names' must be one per concept, {len(rows)}. Got {len(chosen)}.")
+        check_that(len(chosen) == len(rows), "names", f"be one per concept, {len(rows)}", len(chosen))
         return cls(rows / lengths, chosen)
 
     @classmethod
@@ -99,14 +98,10 @@ class Concepts:
         from sklearn.model_selection import StratifiedKFold, cross_val_score
 
         seed = check_count("seed", seed, 0, 2**32 - 1)
-        if not isinstance(name, str):
-            raise InvalidInputError(f"'name' must be a text. Got {name!r}.")
+        check_is("name", name, str, "a text")
         shown, absent = _features("positive", positive), _features("negative", negative)
-        if shown.shape[1] != absent.shape[1]:
-            raise InvalidInputError(
-                f"'negative' must have as many features as 'positive', {shown.shape[1]}. "
-                f"Got {absent.shape[1]}."
-            )
+        rule = f"have as many features as 'positive', {shown.shape[1]}"
+        check_that(shown.shape[1] == absent.shape[1], "negative", rule, absent.shape[1])
         X = np.concatenate([shown, absent])
         y = np.arange(len(X)) < len(shown)
         scale = float(np.sqrt((X**2).mean())) or 1.0  # so that one strength of regularisation fits all models
@@ -138,10 +133,8 @@ class Concepts:
         ``name`` is what an error calls the argument.
         """
         X = _features(name, features)
-        if X.shape[1] != self.vectors.shape[1]:
-            raise InvalidInputError(
-                f"'{name}' must have the concepts' {self.vectors.shape[1]} dimensions. Got {X.shape[1]}."
-            )
+        d = self.vectors.shape[1]
+        check_that(X.shape[1] == d, name, f"have the concepts' {d} dimensions", X.shape[1])
         return X @ self.vectors.T
 
     def scores(self, test: Any, train: Any, lam: Any) -> Doubles:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from whence.core.checks import check_dense, check_is, real_array
+from whence.core.checks import check_dense, check_finite, check_is, real_array
 from whence.errors import InvalidInputError, ModelError
 from whence.model.extractor import Extractor
 from whence.model.inputs import check_batch, running_on, to_model
@@ -162,8 +162,7 @@ def _check_relevance(name: str, values: Any, features: Tensor) -> Tensor:
     if not isinstance(values, Tensor) or values.is_complex():
         values = torch.from_numpy(real_array(name, values).astype(np.float64))
     tensor: Tensor = values
-    if not tensor.isfinite().all():
-        raise InvalidInputError(f"'{name}' must be finite. Got NaN or infinity in it.")
+    check_finite(name, tensor)
     if tensor.shape[-2:] != features.shape or tensor.ndim not in (2, 3):
         raise InvalidInputError(
             f"'{name}' must have the features' shape {tuple(features.shape)}, or m of them in front. "

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from whence.core.checks import check_flag, check_is, check_number, shown
-from whence.core.naming import named
+from whence.core.naming import import_named
 from whence.core.registry import Registry
 from whence.errors import InvalidInputError
 from whence.relevance.rules import RULES, LayerRule, OperationRule, as_rule
@@ -58,10 +58,7 @@ class Rules:
 
     def __post_init__(self) -> None:
         for name in ("layers", "operations"):
-            if not isinstance(getattr(self, name), Mapping):
-                raise InvalidInputError(
-                    f"'{name}' must be a mapping of names to rules. Got {shown(getattr(self, name))}."
-                )
+            check_is(name, getattr(self, name), Mapping, "a mapping of names to rules")
         check_flag("attention", self.attention)
         check_number("epsilon", self.epsilon, 0)
         check_number("relative", self.relative, 0)
@@ -108,7 +105,7 @@ def as_rules(rules: Any, argument: str = "rules") -> Rules:
     if isinstance(rules, str):
         if rules in PRESETS or not (rules in RULES or ":" in rules):
             return PRESETS.get(rules, argument)
-        rules = RULES.get(rules) if rules in RULES else named(argument, rules)
+        rules = RULES.get(rules) if rules in RULES else import_named(argument, rules)
     if isinstance(rules, Rules):
         return rules
     if not RULES.accepts(rules):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from whence.core.naming import named
+from whence.core.naming import import_named
 from whence.errors import ModelError
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor
@@ -53,7 +53,7 @@ def start(model: BoundModel | Extractor, inputs: Any, method: Method | None = No
         with model.running(first) as extractor:
             return start(extractor, inputs, method)
     if isinstance(method, str) and ":" in method:
-        method = named("method", method)
+        method = import_named("method", method)
     if callable(method) and not RULES.accepts(method):
         method = Captum(method)
     if isinstance(method, Captum):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from whence.core.checks import check_that
 from whence.core.progress import bar
 from whence.engine import limited
-from whence.errors import InvalidInputError
 from whence.sample.dataset import CLASS_NAMES, Sample, load
 
 EPOCHS = 12
@@ -68,12 +68,10 @@ def train(
     -------
     SmallCNN, in evaluation mode.
     """
-    if epochs < 1:
-        raise InvalidInputError(f"'epochs' must be at least 1. Got {epochs}.")
+    check_that(epochs >= 1, "epochs", "be at least 1", epochs)
     data = load() if data is None else data
     images, labels = data.train_images, data.train_labels
-    if len(images) < BATCH_SIZE:
-        raise InvalidInputError(f"'data' must have at least {BATCH_SIZE} training images. Got {len(images)}.")
+    check_that(len(images) >= BATCH_SIZE, "data", f"have at least {BATCH_SIZE} training images", len(images))
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -66,7 +66,7 @@ def warn_of_low(task: Task, share: float, n: int) -> None:
 
 def warn_of_data(task: Task, features: Floats, labels: Array) -> None:
     """Warn of labels that look wrong, such as of one class only, and of features that hardly vary."""
-    if what := task.doubts(labels):
+    if what := task.label_warning(labels):
         warn(f"{what}. Check the labels.", DataWarning)
     rows = np.flatnonzero(task.known(labels))
     some = features[rows[:: max(1, len(rows) // _ROWS)]].astype(np.float64)

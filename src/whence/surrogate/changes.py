@@ -11,8 +11,7 @@ import numpy as np
 from whence.core import contents
 from whence.core.arrays import Array
 from whence.core.checks import check_is, check_places, shown
-from whence.core.display import displayed
-from whence.core.words import counted
+from whence.core.display import counted, displayed
 from whence.errors import InvalidInputError
 from whence.tasks import Task
 

@@ -18,9 +18,8 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence.core.arrays import Array, Doubles, Floats, Ints
-from whence.core.display import Columns, displayed
+from whence.core.display import Columns, cell, counted, displayed
 from whence.core.progress import watched
-from whence.core.words import cell, counted
 from whence.errors import InvalidInputError
 from whence.explanation.contribution import Foretold
 from whence.surrogate.agreement import new_logits
@@ -309,7 +308,7 @@ def group_effect(
         relabelled=tuple(question.stays.tolist()),
         output=scorer.output,
         targets=targets.numpy(),
-        names=surrogate.task.called,
+        names=surrogate.task.output_names,
         before=before,
         first_order=question.first_order(features, targets),
         exact=after - before,

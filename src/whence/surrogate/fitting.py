@@ -36,7 +36,7 @@ def fit_surrogate(
     if device is None and bank.model is not None:
         device = bank.model.device
     solution = solver.of_bank(bank, features, C, training.cache_dir)
-    task = training.task.settled(solution.choice)
+    task = training.task.with_choice(solution.choice)
     unseen = without_part(task, bank.labels, solver.options.seed, solution.choice is None)
     unit = solver.options.normalise
     surrogate = make_surrogate(

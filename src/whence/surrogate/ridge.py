@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +19,6 @@ from whence.surrogate.agreement import head_logits
 from whence.surrogate.softmax import KAPPA, LEAST, extended, suited
 from whence.surrogate.solving import SurrogateSolution, SurrogateSolver, for_all
 from whence.svm.inputs import check_range, squared_norms
-from whence.tasks import Regression
 
 
 class RidgeSolution(NamedTuple):
@@ -92,7 +91,7 @@ def solve_ridge(F: Doubles, t: Doubles, C: float) -> RidgeSolution:
     return RidgeSolution(lam, weight, 0.5 * float(np.vdot(rest, rest)) / n, gap)
 
 
-def standard(task: object, labels: Array) -> Doubles:
+def standard(task: Any, labels: Array) -> Doubles:
     """Return targets (N, K) less their mean and in units of their deviation."""
     centre, scale = _parameters(task)
     rows = labels.reshape(len(labels), len(centre)).astype(np.float64)
@@ -100,16 +99,15 @@ def standard(task: object, labels: Array) -> Doubles:
     return found
 
 
-def _parameters(task: object) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    assert isinstance(task, Regression)  # or Effects had raised
-    return task.centre, task.scale
+def _parameters(task: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    return task.centre, task.scale  # fields of every task whose loss is "squared"
 
 
 def _trial(F: Doubles, t: Doubles) -> Callable[[float, Doubles | None], RidgeSolution]:
     return lambda C, start: solve_ridge(F, t, C)
 
 
-def _network_loss(task: object, head: Head, features: Floats, t: Doubles) -> float:
+def _network_loss(task: Any, head: Head, features: Floats, t: Doubles) -> float:
     """Return the network's own mean loss on its training set, by its last layer."""
     outputs = head_logits(head, torch.from_numpy(np.array(features))).double().cpu().numpy()
     rest = standard(task, outputs) - t

@@ -178,7 +178,7 @@ class HingeSolver(SurrogateSolver):
                 **self._common(constant) | {"problem": self.task.problems},
             )  # fmt: skip
             C = choice.C
-        settled = replace(self, task=self.task.settled(choice))
+        settled = replace(self, task=self.task.with_choice(choice))
         solved = settled._solve(X, y, C, None, constant)
         return solved._replace(lam=for_all(solved.lam, some), choice=choice)
 

@@ -219,7 +219,7 @@ class Surrogate:
 
     def self_influence(self) -> Tensor:
         """λ_{i,y_i}‖f_i‖² of every training sample, (N,); for other tasks with Σ_c |λ_ic|, as a rule."""
-        own = self.task.own(self.lam[self.support])
+        own = self.task.label_weights(self.lam[self.support])
         norms = self.stored.squared_norms() + self.constant**2
         out = norms.new_zeros(len(self.labels))
         out[torch.as_tensor(self.support, device=out.device)] = norms * torch.as_tensor(own).to(norms)
@@ -235,7 +235,7 @@ class Surrogate:
         theirs = head_logits(self.head, features) if logits is None else logits
         if self.task.has_classes:
             return faithfulness(self.coef, self.head, self.stored.as_read(features), theirs)
-        agreement, alike = self.task.compared(
+        agreement, alike = self.task.compare_outputs(
             self.logits(features).cpu().numpy(), theirs.double().cpu().numpy()
         )
         weights = self.coef[:, : features.shape[1]], self.head.weight.astype(np.float64)

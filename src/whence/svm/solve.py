@@ -16,7 +16,7 @@ from scipy.sparse import csr_array, issparse
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_callable, check_count, check_positive, check_seed, check_share
 from whence.core.display import displayed
-from whence.core.resources import thread_pools
+from whence.core.machine import thread_pools
 from whence.errors import ConvergenceWarning, InvalidInputError, warn
 from whence.svm.ascent import Ascent, OutOfTimeError
 from whence.svm.crammer_singer import CrammerSinger

@@ -1,24 +1,24 @@
-"""What a model's outputs stand for: classes, one logit, many labels, numbers; another is a file beside."""
+"""What a model's outputs stand for: classes, one logit, many labels, numbers, tokens."""
 
-from whence.tasks.classes import Classes, OneLogit
-from whence.tasks.finding import task_of_labels
+from whence.tasks.choosing import as_task, find_task, restore_task, task_class
+from whence.tasks.classes import Classes, OneLogit, Tokens, probabilities
 from whence.tasks.many_labels import ManyLabels
 from whence.tasks.regression import Regression
-from whence.tasks.task import Task, as_task, kind, restored
-from whence.tasks.tokens import Tokens
-from whence.tasks.verdict import Speech, Verdict
+from whence.tasks.task import TASKS, LabelKind, Task, Verdict
 
 __all__ = [
+    "TASKS",
     "Classes",
+    "LabelKind",
     "ManyLabels",
     "OneLogit",
     "Regression",
-    "Speech",
     "Task",
     "Tokens",
     "Verdict",
     "as_task",
-    "kind",
-    "restored",
-    "task_of_labels",
+    "find_task",
+    "probabilities",
+    "restore_task",
+    "task_class",
 ]

@@ -10,14 +10,14 @@ import numpy as np
 from torch import Tensor
 
 from whence.core.arrays import Array, Doubles, Mask
-from whence.core.checks import check_positive, real_array, to_array
-from whence.errors import InvalidInputError, SampleError
+from whence.core.checks import check_positive, real_array
+from whence.errors import InvalidInputError
 from whence.svm import CChoice, EpsilonInsensitive, Tube
 from whence.svm.likeness import explained, rank_correlation
-from whence.tasks.task import TASKS, Task
+from whence.tasks.task import TASKS, Task, label_array, refuse_sample
 
 _EPSILONS = (0.05, 0.1, 0.2, 0.4)  # of the targets' standard deviation; half of all errors are beyond 0.67
-_USUAL = 0.1
+_DEFAULT = 0.1
 
 
 @TASKS.add
@@ -38,6 +38,7 @@ class Regression(Task):
     """
 
     name: ClassVar[str] = "regression"
+    loss = "squared"
     measures: ClassVar[tuple[str, str]] = EpsilonInsensitive.measures
 
     epsilon: float | Literal["auto"] = "auto"
@@ -63,14 +64,14 @@ class Regression(Task):
         return "numbers" if self.n_outputs < 2 else f"{self.n_outputs} numbers"
 
     @property
-    def called(self) -> tuple[str, ...]:
+    def output_names(self) -> tuple[str, ...]:
         """Names of the outputs; one output without a name is the prediction."""
-        return self.names or (("prediction",) if self.n_outputs == 1 else super().called)
+        return self.names or (("prediction",) if self.n_outputs == 1 else super().output_names)
 
     @property
     def problem(self) -> Tube:
         """A support vector regression."""
-        epsilon = _USUAL if self.epsilon == "auto" else self.epsilon
+        epsilon = _DEFAULT if self.epsilon == "auto" else self.epsilon
         return Tube(float(epsilon), self.centre, self.scale)
 
     @property
@@ -85,40 +86,36 @@ class Regression(Task):
         """The means."""
         return np.array(self.centre)
 
-    def fitted(self, labels: Array) -> Self:
-        """Take mean and standard deviation of known labels (N, …) per output."""
+    def with_labels(self, labels: Array) -> Self:
+        """Return the task with mean and standard deviation of known labels (N, …) per output."""
         rows = labels.reshape(len(labels), -1).astype(np.float64)
         scale = rows.std(axis=0)
         return replace(self, centre=tuple(rows.mean(axis=0)), scale=tuple(np.where(scale > 0, scale, 1.0)))
 
-    def settled(self, choice: CChoice | None) -> Self:
-        """Take the ε that was chosen with C, or the usual one."""
+    def with_choice(self, choice: CChoice | None) -> Self:
+        """Return the task with the ε that was chosen with C, or the default."""
         if self.epsilon != "auto":
             return self
         chosen = None if choice is None else choice.epsilon
-        return replace(self, epsilon=_USUAL if chosen is None else chosen)
+        return replace(self, epsilon=_DEFAULT if chosen is None else chosen)
 
     def encode(self, labels: Any, indices: Sequence[int] | None = None) -> Doubles:
         """Return finite numbers as float64 (N,) of one output, (N, K) of several."""
-        if isinstance(labels, list):
-            labels = [one.tolist() if isinstance(one, Tensor | np.ndarray) else one for one in labels]
-        found = to_array("data", labels)
-        if found.dtype.kind not in "biuf" or found.ndim not in (1, 2) or found.shape[1:] == (0,):
+        array = label_array(labels)
+        if array.dtype.kind not in "biuf" or array.ndim not in (1, 2) or array.shape[1:] == (0,):
             raise InvalidInputError(
-                f"'data' must give numbers as labels, one per output. Got dtype {found.dtype} of shape "
-                f"{found.shape}."
+                f"'data' must give numbers as labels, one per output. Got dtype {array.dtype} of shape "
+                f"{array.shape}."
             )
-        if found.shape[1:] == (1,):
-            found = found[:, 0]
-        wrong = ~np.isfinite(found.reshape(len(found), -1)).all(axis=1)
-        if wrong.any():
-            i = int(wrong.argmax())
-            raise SampleError(
-                i if indices is None else int(indices[i]),
-                f"its label must be finite; it is {found[i]}",
-                "Mend it, or leave the sample out.",
-            )
-        return found.astype(np.float64)
+        if array.shape[1:] == (1,):
+            array = array[:, 0]
+        refuse_sample(
+            np.asarray(~np.isfinite(array.reshape(len(array), -1)).all(axis=1)),
+            indices,
+            lambda i: f"its label must be finite; it is {array[i]}",
+            "Fix it, or leave the sample out.",
+        )
+        return array.astype(np.float64)
 
     def blank(self, n: int) -> Doubles:
         """Return NaN."""
@@ -128,27 +125,27 @@ class Regression(Task):
         """Return where labels are numbers."""
         return np.asarray(~np.isnan(labels.reshape(len(labels), -1)).any(axis=1))
 
-    def doubts(self, labels: Array) -> str | None:
-        """Tell of targets that are all the same."""
+    def label_warning(self, labels: Array) -> str | None:
+        """Return that all targets are the same."""
         rows = labels[self.known(labels)].reshape(-1, max(self.n_outputs, 1))
         if len(rows) and (rows == rows[0]).all(axis=0).any():
             return "All training samples have the same target, so nothing pulls up or down"
         return None
 
-    def decided(self, outputs: Tensor) -> Tensor:
+    def predict(self, outputs: Tensor) -> Tensor:
         """Return the outputs themselves, (B,) of one, (B, K) of several."""
         return outputs[:, 0] if self.n_outputs == 1 else outputs
 
-    def near(self, ours: Doubles, theirs: Doubles) -> Mask:
+    def outputs_agree(self, ours: Doubles, theirs: Doubles) -> Mask:
         """Return where both are within half a standard deviation of the targets."""
         return np.asarray(np.abs(ours - theirs) <= 0.5 * np.array(self.scale))
 
-    def score(self, decided: Array, labels: Array) -> float:
-        """R², the mean over outputs."""
+    def score(self, predicted: Array, labels: Array) -> float:
+        """Return R², the mean over outputs."""
         from sklearn.metrics import r2_score  # scikit-learn takes a while to import
 
-        return float(r2_score(labels, decided))
+        return float(r2_score(labels, predicted))
 
-    def compared(self, ours: Doubles, theirs: Doubles) -> tuple[float, float]:
-        """R² and rank correlation, means over outputs."""
+    def compare_outputs(self, ours: Doubles, theirs: Doubles) -> tuple[float, float]:
+        """Return R² and rank correlation, means over outputs."""
         return explained(ours, theirs), rank_correlation(ours, theirs)

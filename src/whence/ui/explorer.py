@@ -17,7 +17,6 @@ from whence.explanation.view import Explained, Strip, Usual
 from whence.explanation.wording import Question
 from whence.methods import Attributor, DualDA
 from whence.project import Project
-from whence.tasks import Tokens
 from whence.ui import schema
 from whence.ui.reach import compares, note, questions, withheld
 from whence.ui.solved import Solved
@@ -44,7 +43,7 @@ class Explorer:
 
     def __init__(self, project: Project, max_seconds: float | None = None) -> None:
         self.project = project
-        self.task, self.names = project.attributor.task_, project.attributor.task_.called
+        self.task, self.names = project.attributor.task_, project.attributor.task_.output_names
         self.questions = questions(project)
         self.solved, self.reading = Solved(project, max_seconds), threading.Lock()
         self.tests, self.training = Tested(project, self.solved), Trained(project, self.solved)
@@ -52,7 +51,7 @@ class Explorer:
     @property
     def writes(self) -> bool:
         """Whether the model writes, so that it can be asked to go on from a prompt."""
-        return isinstance(self.task, Tokens)
+        return self.task.of_documents
 
     def info(self) -> schema.Info:
         """What was loaded, and what holds for all tests."""
@@ -70,7 +69,7 @@ class Explorer:
             data=named.data,
             test=named.test or "",
             kind=tests.kind,
-            speech=self.task.speech,
+            label_kind=self.task.label_kind,
             classes=list(self.names),
             n_features=tests.features.shape[1],
             normalise=all(member.surrogate_.stored.unit for member in project.members),

@@ -24,7 +24,7 @@ def questions(project: Project) -> tuple[Question, ...]:
     """Return the questions that the training samples of a test can answer."""
     first = project.members[0]
     if isinstance(project.attributor, DualDA):
-        return ("made of",) if project.attributor.task_.speech == "label" else ("made of", "would change")
+        return ("made of",) if project.attributor.task_.label_kind == "label" else ("made of", "would change")
     return ("made of",) if first.foretold_ is None else ("would change",)
 
 

@@ -34,7 +34,7 @@ class Tested:
 
     def __init__(self, project: Project, solved: Solved) -> None:
         self.project, self.solved = project, solved
-        self.task, self.names = project.attributor.task_, project.attributor.task_.called
+        self.task, self.names = project.attributor.task_, project.attributor.task_.output_names
 
     @functools.cached_property
     def _read(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -88,7 +88,7 @@ class Tested:
     def targets(self) -> Any:
         """What is explained of each (M,) where nobody names it: of several numbers the first."""
         several = self.of_numbers and len(self.names) > 1
-        return np.zeros(len(self.truths), int) if several else self.task.predicted(self.outputs).numpy()
+        return np.zeros(len(self.truths), int) if several else self.task.default_target(self.outputs).numpy()
 
     @functools.cached_property
     def verdicts(self) -> list[Verdict]:
@@ -106,17 +106,17 @@ class Tested:
     @functools.cached_property
     def surrogate_labels(self) -> Any:
         """What the surrogate says (M, …): of classes, the class."""
-        return self.task.decided(self.surrogate_outputs).numpy()
+        return self.task.predict(self.surrogate_outputs).numpy()
 
     @functools.cached_property
     def predicted(self) -> Any:
         """What the model says (M, …): of classes, the class."""
-        return self.task.decided(self.outputs).numpy()
+        return self.task.predict(self.outputs).numpy()
 
     @property
     def of_numbers(self) -> bool:
         """Whether outputs are numbers."""
-        return self.task.speech == "number"
+        return self.task.label_kind == "number"
 
     @functools.cached_property
     def accuracy(self) -> float:

@@ -63,7 +63,7 @@ class Trained:
         if word and _PLACES.fullmatch(word):
             fits &= _listed(word, len(fits))
         elif word:
-            names = np.array([word in name.casefold() for name in explainer.task_.called])
+            names = np.array([word in name.casefold() for name in explainer.task_.output_names])
             found = np.zeros(len(fits), bool)
             found[fits] = names[explainer.labels_[fits]]
             if not names.any():

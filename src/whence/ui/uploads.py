@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from whence.core.naming import needing
+from whence.core.naming import optional_import
 from whence.errors import InvalidInputError
 from whence.ui.explorer import Explorer
 
@@ -69,7 +69,7 @@ def image_input(explorer: Explorer, pixels: Any) -> Any:
 
 def decoded(body: bytes) -> Any:
     """Decode a picture to bytes (height, width, 3), or raise."""
-    with needing("Pictures need Pillow. Install whence[images]."):
+    with optional_import("Pictures need Pillow. Install whence[images]."):
         from PIL import Image, ImageOps
     try:
         with Image.open(io.BytesIO(body), formats=("PNG", "JPEG", "WEBP", "BMP", "GIF")) as opened:

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any
 
 from whence.core import store
-from whence.core.resources import in_words
+from whence.core.display import in_words
 from whence.errors import StoreError
 from whence.explanation.page import style
 from whence.pages.render import Look, read, render

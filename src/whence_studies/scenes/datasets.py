@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 
 from whence.core.arrays import Ints
 from whence.core.checks import check_callable
-from whence.core.naming import called, find
+from whence.core.naming import call_with, make_named
 from whence.core.registry import Registry
 from whence.errors import InvalidInputError
 from whence_studies.scenes.views import View, view
@@ -102,9 +102,9 @@ def load(name: str, folder: Path, n_train: int | None, n_test: int | None, seed:
     ((1, 28, 28), [2, 2, 2, 2, 2, 2, 2, 2, 2, 2])
     """
     offered: dict[str, Any] = {"folder": folder, "n_test": n_test, "seed": seed}
-    found = SOURCES.get(name, "data.name") if name in SOURCES else find("data.name", name, **offered)
+    found = SOURCES.get(name, "data.name") if name in SOURCES else make_named("data.name", name, **offered)
     if isinstance(found, Source):
-        found = called(found.read, **offered)
+        found = call_with(found.read, **offered)
     if not isinstance(found, Mapping) or not {"train", "test"} <= found.keys():
         raise InvalidInputError(
             f"'data.name' must give a mapping with train and test, and perhaps class_names. Got "

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from whence.core.arrays import Doubles, Ints, Mask
-from whence.core.checks import check_callable, check_count, check_seed, check_share, is_integer, shown
+from whence.core.checks import (
+    check_callable,
+    check_count,
+    check_seed,
+    check_share,
+    check_that,
+    is_integer,
+    shown,
+)
 from whence.data.training_set import Mark
 from whence.errors import InvalidInputError
 from whence.metrics.arrays import classes, numbers
@@ -38,8 +46,7 @@ def flip_labels(data: Any, share: float, *, confusion: Any = None, seed: int = 0
     chosen = _drawn(np.ones(len(base), dtype=bool), share, rng)
     K, count, labels = base.n_classes, int(chosen.sum()), base.labels.copy()
     if confusion is None:
-        if K < 2:
-            raise InvalidInputError(f"'data' must have at least 2 classes for flipping labels. Got {K}.")
+        check_that(K >= 2, "data", "have at least 2 classes for flipping labels", K)
         labels[chosen] = (labels[chosen] + rng.integers(1, K, size=count)) % K
         how = "to any other class"
     else:
@@ -81,8 +88,7 @@ def group_classes(confusion: Any, n_groups: int, seed: int = 0) -> Ints:
             f"Got shape {counts.shape}, least {counts.min()}."
         )
     n_groups = check_count("n_groups", n_groups)
-    if n_groups > K:
-        raise InvalidInputError(f"'n_groups' must be at most the {K} classes. Got {n_groups}.")
+    check_that(n_groups <= K, "n_groups", f"be at most the {K} classes", n_groups)
     rates = counts / np.maximum(counts.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
     likeness = rates + rates.T
     np.fill_diagonal(likeness, 0)
@@ -201,10 +207,7 @@ def _drawn(candidates: Mask, share: float, rng: np.random.Generator) -> Mask:
     """Draw a share of the samples that a mask (n,) marks."""
     places = np.flatnonzero(candidates)
     count = round(check_share("share", share, whole=True) * len(places))
-    if count == 0:
-        raise InvalidInputError(
-            f"'share' must lie in (0, 1] and make at least one of {len(places)} samples. Got {share!r}."
-        )
+    check_that(count != 0, "share", f"lie in (0, 1] and make at least one of {len(places)} samples", share)
     drawn = np.zeros_like(candidates)
     drawn[rng.permutation(places)[:count]] = True
     return drawn

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -21,6 +22,10 @@ from whence.core.cache import Cache, Slot
 from whence.core.checks import check_callable, check_flag, check_is, check_seed, shown
 from whence.core.display import displayed
 from whence.core.fingerprint import Digest, source
+from whence.data import TrainingSet
+from whence.data.items import split
+from whence.data.sources import Columns
+from whence.data.training_set import choose_samples
 from whence.engine import Engine, Outcome
 from whence.errors import InvalidInputError, StoreError, WhenceError
 from whence_studies.scenes.views import View, view
@@ -30,7 +35,8 @@ TrainFn = Callable[[View, int], nn.Module]
 MODELS = "Models"
 """What who listens to ``whence.core.progress`` hears of."""
 
-_MODULES = ("data", *(f"evaluate.scenes.{name}" for name in ("loops", "perturb", "retrain", "views")))
+_SCENES = (f"whence_studies.scenes.{name}" for name in ("loops", "perturb", "retrain", "views"))
+_MODULES = ("whence.data", "whence.tasks", *_SCENES)
 """Whose code a training can depend on."""
 
 
@@ -182,7 +188,7 @@ def _tasks(
     kinds = [[name, str(t.dtype), list(t.shape)] for name, t in model.state_dict().items()]
     common = {
         "code": code_fingerprint(train_fn),
-        "whence": source(*(f"whence.{module}" for module in _MODULES)),
+        "whence": source(*_MODULES),
         "config": settings,
         "weights": Digest().of(kinds),
     }
@@ -195,8 +201,8 @@ def _tasks(
         seen, seed = view(data), check_seed(seed)
         known = id(seen.samples.source)
         if known not in contents:  # which no other data takes: the tasks hold on to theirs
-            contents[known] = seen.samples.contents()
-        parts = {**common, "data": seen.samples.fingerprint(contents[known]), "seed": str(seed)}
+            contents[known] = digest_inputs(seen.samples)
+        parts = {**common, "data": digest_samples(seen.samples, contents[known]), "seed": str(seed)}
         tasks.append(_Task(seen, seed, cache.slot("model", parts)))
     if not tasks:
         raise InvalidInputError("'jobs' must hold at least one pair of data and a seed. Got none.")
@@ -229,6 +235,20 @@ def _seconds(path: Path) -> float | None:
         return float(store.read(path)[1]["seconds"])
     except (FileNotFoundError, StoreError, KeyError, TypeError, ValueError):
         return None
+
+
+def digest_inputs(samples: TrainingSet) -> str:
+    """Identify the inputs in a set's source: all of columns, a seeded choice of what is read one by one."""
+    if isinstance(samples.source, Columns):
+        return Digest().of(samples.source.inputs)
+    n = len(samples.source)
+    return Digest().of([n, *(split(samples.source[i])[0] for i in choose_samples(n))])
+
+
+def digest_samples(samples: TrainingSet, inputs: str) -> str:
+    """Identify samples, labels and marks, given the digest of the inputs: equal for equal sets."""
+    places = np.arange(len(samples)) if samples.places is None else samples.places
+    return Digest().of([inputs, places, samples.every_label(show_progress=False), *map(list, samples.marks)])
 
 
 def code_fingerprint(function: Callable[..., Any]) -> str:

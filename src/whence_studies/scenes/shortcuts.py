@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from whence.core.arrays import Array, Mask
-from whence.core.checks import check_count, check_is, check_number, shown
+from whence.core.checks import check_count, check_is, check_number, check_that, shown
 from whence.data.training_set import Change
 from whence.errors import InvalidInputError
 
@@ -208,8 +208,7 @@ def _colour(value: Value, planes: Array) -> Array:
         raise InvalidInputError(
             f"'value' must be one number or {channels}, one per channel. Got {len(colour)} numbers."
         )
-    if dtype.kind not in "iuf":
-        raise InvalidInputError(f"'shortcut' must find an image of numbers in a sample. Got {dtype}.")
+    check_that(dtype.kind in "iuf", "shortcut", "find an image of numbers in a sample", dtype)
     limits: Any = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype)
     if (colour < limits.min).any() or (colour > limits.max).any():
         raise InvalidInputError(f"'value' must fit images of {dtype}. Got {value}.")

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from whence.core.naming import needing
+from whence.core.naming import optional_import
 from whence.errors import InvalidInputError
 
 LENGTH = 128  # tokens that are read of a text
@@ -37,13 +37,15 @@ class Backbone(nn.Module):
     def __init__(self, folder: Path, last: bool) -> None:
         super().__init__()
         where, options = _place(folder)
-        with needing(
+        with optional_import(
             f"'model.name' is a network on {folder.name}, which needs transformers. "
             "Run: pip install 'whence[transformers]'"
         ):
             from transformers import AutoModel, AutoTokenizer
         if options:
-            with needing(f"The model in {folder} is a GGUF file, which needs gguf. Run: pip install gguf"):
+            with optional_import(
+                f"The model in {folder} is a GGUF file, which needs gguf. Run: pip install gguf"
+            ):
                 import gguf  # noqa: F401  # transformers reads it with that
         self.tokeniser = AutoTokenizer.from_pretrained(where, **options)
         self.tokeniser.pad_token = self.tokeniser.pad_token or self.tokeniser.eos_token

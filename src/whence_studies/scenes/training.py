@@ -18,9 +18,8 @@ from torch.optim.lr_scheduler import OneCycleLR
 
 from whence.core import contents, store
 from whence.core.fingerprint import Digest, source, structure
-from whence.core.naming import called, named
+from whence.core.naming import call_with, import_named
 from whence.core.progress import bar
-from whence.core.tables import Count, Table, ours
 from whence.errors import InvalidInputError
 from whence_studies.scenes import networks
 from whence_studies.scenes.encoder import Encoder
@@ -29,6 +28,7 @@ from whence_studies.scenes.texts import LastBlock, TextClassifier
 from whence_studies.scenes.unfinished import Unfinished
 from whence_studies.scenes.views import View, view
 from whence_studies.scenes.weights import load_weights, save_weights
+from whence_studies.tables import Count, Table, ours
 
 _MODULES = ("loops", "networks", "texts", "training", "views")
 """Whose code a trained network depends on."""
@@ -132,7 +132,7 @@ class Trainer:
         name, samples = self.recipe.train, view((inputs, labels), show_progress=False)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model = called(named("model.train", name), samples, seed, steps=self.recipe.steps)
+            model = call_with(import_named("model.train", name), samples, seed, steps=self.recipe.steps)
         if not isinstance(model, nn.Module):
             raise InvalidInputError(
                 f"'model.train' must give a trained torch module. Got {type(model).__name__} from {name!r}."
@@ -164,7 +164,7 @@ class Trainer:
         return {
             "recipe": self.recipe.model_dump(exclude={"checkpoints"}),
             "network": Digest().of([structure(model), dict(model.state_dict())]),
-            "train": None if own is None else code_fingerprint(named("model.train", own)),
+            "train": None if own is None else code_fingerprint(import_named("model.train", own)),
             "code": source(*(f"whence_studies.scenes.{module}" for module in _MODULES)),
         }
 

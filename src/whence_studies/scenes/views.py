@@ -14,6 +14,7 @@ from whence.core.display import displayed
 from whence.data import TrainingSet
 from whence.data.training_set import Mark
 from whence.errors import InvalidInputError, SampleError
+from whence.tasks import Classes
 
 
 @displayed("__len__", "n_classes", "history")
@@ -120,7 +121,7 @@ def view(data: Any, show_progress: bool = True, class_names: tuple[str, ...] | N
     show_progress = check_flag("show_progress", show_progress)
     if isinstance(data, View):
         return data
-    samples = None if isinstance(data, DataLoader) else TrainingSet.of(data)
+    samples = None if isinstance(data, DataLoader) else TrainingSet.of(data, task=Classes())
     if samples is None or samples.is_stream:
         raise InvalidInputError(
             "'data' must be read by index: a map-style Dataset, a list, or a tuple (X, y). "

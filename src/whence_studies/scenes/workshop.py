@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from whence.core.arrays import Ints, Mask
 from whence.core.cache import Cache
 from whence.core.fingerprint import Digest
-from whence.core.naming import called
+from whence.core.naming import call_with
 from whence.errors import InvalidInputError, StoreError
 from whence.features import FeatureBank, extract
 from whence.gradients.bank import Kind
@@ -126,7 +126,7 @@ class Scene:
         protocol = self.workshop.protocol
         seed = protocol.seed + _APART * self.model
         common = {"seed": seed, "show_progress": False, "n_threads": protocol.threads}
-        made: Attributor = called(kind, **{**common, **options})
+        made: Attributor = call_with(kind, **{**common, **options})
         return made
 
     def shared(self, attributor: Attributor) -> dict[str, Shared]:

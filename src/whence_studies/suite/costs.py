@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from whence.core.naming import called
+from whence.core.naming import call_with
 from whence.gradients.bank import Kind
 from whence_studies.scenes import networks
 from whence_studies.suite.protocol import Method, Protocol
@@ -38,7 +38,7 @@ def cell_seconds(protocol: Protocol, metric: str, method: Method) -> float:
 
 def _fit_seconds(protocol: Protocol, method: Method, n: int) -> float:
     """CPU-seconds of a fit to n samples and of the tests, without reading features, which methods share."""
-    made, limits = called(method.kind, **method.options), method.kind.capabilities
+    made, limits = call_with(method.kind, **method.options), method.kind.capabilities
     if "last" in (method.options.get("params"), method.options.get("layers")):
         return min(limits.cost, _LAST) * n / 1_000
     if limits.last_layer_only or getattr(made, "params", None) == "last":
@@ -53,7 +53,7 @@ def _fit_seconds(protocol: Protocol, method: Method, n: int) -> float:
 
 def _gradients(method: Method) -> Kind | None:
     """Return which gradients a method shares with others."""
-    return getattr(called(method.kind, **method.options), "kind", None)
+    return getattr(call_with(method.kind, **method.options), "kind", None)
 
 
 def scene_item(protocol: Protocol, metrics: list[str]) -> Item:

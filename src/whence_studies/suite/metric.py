@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy.typing as npt
 
 from whence.core.registry import Registry, register
-from whence.core.tables import Count, Share, Table
 from whence_studies.scenes.workshop import Materials, Scene
 from whence_studies.suite.case import Case
 from whence_studies.suite.results import Row
+from whence_studies.tables import Count, Share, Table
 
 if TYPE_CHECKING:
     from whence_studies.suite.protocol import Method, Protocol, Sweep

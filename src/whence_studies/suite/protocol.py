@@ -13,7 +13,6 @@ from typing import Annotated, Any, NamedTuple, Self
 from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
 from whence import methods
-from whence.core.tables import Count, Table, ours, validated
 from whence.errors import InvalidInputError
 from whence.methods import Attributor, Effects, RandomAttributor
 from whence_studies.scenes import sources as _sources  # noqa: F401 (registers them)
@@ -21,6 +20,7 @@ from whence_studies.scenes.datasets import SOURCES
 from whence_studies.scenes.training import Recipe
 from whence_studies.suite import metrics as _metrics  # noqa: F401 (registers them)
 from whence_studies.suite.metric import CLEAN, METRICS, Metric, Output
+from whence_studies.tables import Count, Table, ours, validated
 
 RANDOM = RandomAttributor.name
 """Name of the method that knows nothing; it takes part in every table."""

@@ -17,7 +17,7 @@ from whence.core import contents
 from whence.core.columns import to_pandas
 from whence.core.display import Columns, displayed
 from whence.core.files import replacing
-from whence.core.naming import needing
+from whence.core.naming import optional_import
 from whence.errors import InvalidInputError, StoreError
 
 _PACKAGES = ("whence", "torch", "numpy", "scipy", "scikit-learn", "numba")
@@ -140,7 +140,9 @@ def _as_today(protocol: dict[str, Any]) -> dict[str, Any]:
 
 def require() -> tuple[Any, Any]:
     """Import pyarrow, or raise where it is missing: before the work, not after it."""
-    with needing("Results are written as Parquet, which needs pyarrow. Run: pip install 'whence[evaluate]'"):
+    with optional_import(
+        "Results are written as Parquet, which needs pyarrow. Run: pip install 'whence[evaluate]'"
+    ):
         import pyarrow
         import pyarrow.parquet
     return pyarrow, pyarrow.parquet

@@ -18,7 +18,7 @@ from whence.core import contents, store
 from whence.core.arrays import Array
 from whence.core.cache import Cache, Slot
 from whence.core.fingerprint import Digest, source
-from whence.core.naming import named
+from whence.core.naming import import_named
 from whence.engine import limited
 from whence.errors import StoreError, WhenceError
 from whence_studies.scenes import networks
@@ -290,9 +290,9 @@ def _first_costs(rows: list[Row]) -> list[Row]:
 def _own_code(protocol: Protocol) -> str:
     """Identify the data source, the network and the training, which may be the user's own."""
     name, train = protocol.data.name, protocol.model.train
-    data = SOURCES.get(name) if name in SOURCES else named("data.name", name)
+    data = SOURCES.get(name) if name in SOURCES else import_named("data.name", name)
     network = networks.find(protocol.model.name)
-    return Digest().of([data, network, None if train is None else named("model.train", train)])
+    return Digest().of([data, network, None if train is None else import_named("model.train", train)])
 
 
 def _finite(row: Row) -> Row:

@@ -17,14 +17,14 @@ from whence.core.fingerprint.digest import Digest, full_name, state
 
 _LARGEST = 1 << 26  # bytes of an array in an attribute from which on it is sampled
 _PLAIN = int | float | str | bool | None
-_SHORT = 200  # letters of a value that is told as it is
+_SHORT = 200  # letters of a value that is shown whole
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 
 Lines = dict[str, str]
 
 
 def structure(model: nn.Module) -> Lines:
-    """Describe what a model's outputs depend on beside its weights and buffers.
+    """Describe what a model's outputs depend on besides its weights and buffers.
 
     That is every module's class and children, its attributes, private ones and those in containers too,
     the code of its methods along all its classes, what they use of their modules, and forward hooks. It
@@ -33,14 +33,14 @@ def structure(model: nn.Module) -> Lines:
     Attributes that the model writes whenever it runs, such as a counter, differ from run to run:
     ``notes`` names them.
     """
-    telling = _Telling()
+    description = _Description()
     for name, module in model.named_modules():
-        telling.digest.call(module, f"module {name}")
+        description.digest.call(module, f"module {name}")
     for name, module in model.named_modules():
-        telling.module(name, module)
-    telling.hooks("all modules", vars(torch_modules), "_global")
-    telling.classes(type(module) for module in model.modules())
-    return telling.lines
+        description.module(name, module)
+    description.hooks("all modules", vars(torch_modules), "_global")
+    description.classes(type(module) for module in model.modules())
+    return description.lines
 
 
 def blueprint(model: nn.Module) -> Lines:
@@ -67,21 +67,16 @@ def blueprint(model: nn.Module) -> Lines:
 
 
 def comparable(saved: Mapping[str, str], now: Mapping[str, str]) -> tuple[Lines, Lines]:
-    """Leave out of two fingerprints the settings that only one has, as other versions of libraries do.
-
-    Where the saved one has no blueprint at all, that of the other is left out.
-    """
-    drawn = any(key.startswith("class of") for key in saved)
-    loose = ("setting ",) if drawn else ("setting ", "class of")
-    only = {key for key in saved.keys() ^ now.keys() if key.startswith(loose)}
+    """Return two fingerprints without the settings that only one has, as other versions of libraries do."""
+    only = {key for key in saved.keys() ^ now.keys() if key.startswith("setting ")}
     return without(saved, only), without(now, only)
 
 
 def anatomy(thing: Any, name: str) -> Lines:
     """Describe an object or a function in the same way; ``name`` is what the lines call it."""
-    telling = _Telling()
-    telling.thing(thing, name)
-    return telling.lines
+    description = _Description()
+    description.thing(thing, name)
+    return description.lines
 
 
 def notes(before: Mapping[str, str], after: Mapping[str, str]) -> frozenset[str]:
@@ -89,13 +84,13 @@ def notes(before: Mapping[str, str], after: Mapping[str, str]) -> frozenset[str]
     return frozenset(key for key, _ in before.items() ^ after.items())
 
 
-def without(lines: Mapping[str, str], some: Collection[str]) -> Lines:
-    """Leave out some lines."""
-    return {key: line for key, line in lines.items() if key not in some}
+def without(lines: Mapping[str, str], names: Collection[str]) -> Lines:
+    """Return the lines without those of some names."""
+    return {key: line for key, line in lines.items() if key not in names}
 
 
-class _Telling:
-    """Collects lines."""
+class _Description:
+    """Lines that describe an object, and the digest that they share."""
 
     def __init__(self) -> None:
         self.lines: Lines = {}
@@ -105,7 +100,7 @@ class _Telling:
         children = ", ".join(module._modules)
         title, attributes = _title("module", name), state(module)
         if type(module).__module__.startswith("torch."):  # which keep nothing of their own
-            inside = ", ".join(f"{key}={self.told(value)}" for key, value in sorted(attributes.items()))
+            inside = ", ".join(f"{key}={self.describe(value)}" for key, value in sorted(attributes.items()))
             self.lines[title] = f"{type(module).__qualname__}({inside}) [{children}]"
         else:
             self.lines[title] = f"{full_name(type(module))} [{children}]"
@@ -114,15 +109,15 @@ class _Telling:
 
     def hooks(self, name: str, where: Mapping[str, Any], prefix: str = "") -> None:
         for kind in _HOOKS:
-            found = where.get(prefix + kind)
-            if found:
-                self.lines[_title(f"hooks {name}", kind)] = self.told(list(found.values()))
+            hooks = where.get(prefix + kind)
+            if hooks:
+                self.lines[_title(f"hooks {name}", kind)] = self.describe(list(hooks.values()))
 
     def thing(self, thing: Any, name: str) -> None:
         self.digest.call(thing, name)
         if isinstance(thing, types.FunctionType):
             inside = [code.of(thing.__code__), thing.__defaults__, thing.__kwdefaults__]
-            self.lines[f"code {name}"] = self.told(inside)
+            self.lines[f"code {name}"] = self.describe(inside)
             self.attributes(name, {**code.enclosed(thing), **vars(thing)})
             self.uses([thing])
             return
@@ -137,19 +132,19 @@ class _Telling:
 
     def attributes(self, name: str, attributes: Mapping[str, Any]) -> None:
         for key, value in attributes.items():
-            self.lines[f"attribute {name}.{key}".replace(" .", " ")] = self.told(value)
+            self.lines[f"attribute {name}.{key}".replace(" .", " ")] = self.describe(value)
 
     def classes(self, kinds: Any) -> None:
         packages = {"torch"}
         for kind in dict.fromkeys(kinds):
             full = full_name(kind)
             # Of installed packages the version counts: they patch each other's classes when imported.
-            own = [method for method in code.methods(kind) if code.is_own(method)]
-            if own:
-                parts = [code.of(method.__code__) for method in own]
-                self.lines[f"code {full}"] = self.told(["".join(parts), list(map(code.around, own))])
+            methods = [method for method in code.methods(kind) if code.is_own(method)]
+            if methods:
+                parts = [code.of(method.__code__) for method in methods]
+                self.lines[f"code {full}"] = self.describe(["".join(parts), list(map(code.around, methods))])
             self.attributes(full, code.constants(kind))
-            self.uses(own)
+            self.uses(methods)
             packages.update(base.__module__.partition(".")[0] for base in kind.__mro__[:-1])
         for package in packages:
             version = getattr(sys.modules.get(package), "__version__", None)
@@ -159,9 +154,9 @@ class _Telling:
     def uses(self, functions: list[types.FunctionType]) -> None:
         for function in functions:
             for name, value in code.uses(function).items():
-                self.lines.setdefault(f"use of {name}", self.told(value))
+                self.lines.setdefault(f"use of {name}", self.describe(value))
 
-    def told(self, value: Any) -> str:
+    def describe(self, value: Any) -> str:
         """Print a plain value, and of others the type and a digest."""
         if isinstance(value, _PLAIN) or (
             isinstance(value, tuple | list) and len(value) < 9 and all(isinstance(v, _PLAIN) for v in value)

@@ -46,7 +46,7 @@ def _constant(value: Any) -> str:
 def source(*names: str) -> str:
     """Digest the code of modules, and of all modules in packages, without comments and docstrings.
 
-    What was computed by this code is kept under its digest, so that other code computes it anew.
+    What was computed by this code is kept under its digest, so that other code computes it again.
     """
     digest = hashlib.sha256()
     for name in names:
@@ -66,13 +66,13 @@ def methods(kind: type) -> list[types.FunctionType]:
 
     Those of the base of all torch modules are left out: packages change them when they are imported.
     """
-    found = []
+    functions = []
     for base in kind.__mro__[:-1]:
         if base.__module__ == "torch.nn.modules.module":
             continue
         for _, value in sorted(vars(base).items(), key=lambda item: item[0]):
-            found += [part for part in _functions(value) if isinstance(part, types.FunctionType)]
-    return found
+            functions += [part for part in _functions(value) if isinstance(part, types.FunctionType)]
+    return functions
 
 
 def _functions(value: Any) -> list[Any]:
@@ -86,33 +86,33 @@ def _functions(value: Any) -> list[Any]:
 
 
 def constants(kind: type) -> dict[str, Any]:
-    """Return what the user's own classes keep beside functions, by name."""
-    found: dict[str, Any] = {}
+    """Return what the user's own classes keep besides functions, by name."""
+    values: dict[str, Any] = {}
     for base in reversed(kind.__mro__[:-1]):
         if is_own(base):
-            found |= {
+            values |= {
                 name: value
                 for name, value in vars(base).items()
                 if not (name.startswith("__") and name.endswith("__"))
                 and not hasattr(value, "__get__")
                 and not name.startswith("_abc_")
             }
-    return found
+    return values
 
 
 def enclosed(function: types.FunctionType) -> dict[str, Any]:
     """Return the values that a function encloses, by name."""
-    found = {}
+    values = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
-            found[name] = cell.cell_contents
+            values[name] = cell.cell_contents
         except ValueError:  # not set yet
-            found[name] = "empty"
-    return found
+            values[name] = "empty"
+    return values
 
 
 def around(function: types.FunctionType) -> list[Any]:
-    """Return what a function depends on beside its code: defaults, and what it encloses."""
+    """Return what a function depends on besides its code: defaults, and what it encloses."""
     return [function.__defaults__, function.__kwdefaults__, enclosed(function)]
 
 
@@ -124,20 +124,20 @@ def uses(function: types.FunctionType) -> dict[str, Any]:
     if not is_own(function):
         return {}
     names = _names(function.__code__)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name in names:
         if name not in function.__globals__:
             continue
         value = function.__globals__[name]
         if not isinstance(value, types.ModuleType):
-            found[f"{function.__module__}.{name}"] = _told(value)
+            values[f"{function.__module__}.{name}"] = _named(value)
         elif is_own(value):
             inside = {other: vars(value)[other] for other in names if other in vars(value)}
-            found |= {f"{value.__name__}.{other}": _told(part) for other, part in inside.items()}
-    return found
+            values |= {f"{value.__name__}.{other}": _named(part) for other, part in inside.items()}
+    return values
 
 
-def _told(value: Any) -> Any:
+def _named(value: Any) -> Any:
     if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType) and not is_own(value):
         return f"{value.__module__}.{value.__qualname__}"
     return value

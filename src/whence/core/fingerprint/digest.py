@@ -74,7 +74,7 @@ class Digest:
         return self._hash.hexdigest()[:32]
 
     def of(self, value: Any) -> str:
-        """Return the digest of one value alone; what was found out about others is used."""
+        """Return the digest of one value alone; digests of its parts are reused."""
         part = self._fresh()
         part.add(value)
         return part.hexdigest()
@@ -149,12 +149,12 @@ class Digest:
         self._say(f"class {full_name(kind)}")
         if code.is_own(kind):
             methods = code.methods(kind)
-            own = [[code.around(method), code.uses(method)] for method in methods if code.is_own(method)]
-            self.add([[method.__code__ for method in methods], code.constants(kind), own])
+            used = [[code.around(method), code.uses(method)] for method in methods if code.is_own(method)]
+            self.add([[method.__code__ for method in methods], code.constants(kind), used])
 
     def _object(self, value: Any) -> None:
         kind = type(value)
-        # Looked up where nothing runs: what objects do when they are asked is their own affair.
+        # Looked up where nothing runs: what objects do when asked is up to them.
         inside = getattr(value, "__dict__", {})
         wrapped = inside.get("__wrapped__") or inside.get("py_func")
         if isinstance(wrapped, types.FunctionType):  # of functools.cache, of numba
@@ -216,15 +216,17 @@ class Digest:
 
 def state(value: Any) -> dict[str, Any]:
     """Return an object's attributes; of a torch module those that are neither weights, children nor hooks."""
-    found = dict(getattr(value, "__dict__", {}))
+    attributes = dict(getattr(value, "__dict__", {}))
     for kind in type(value).__mro__:
         slots = vars(kind).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             if name not in ("__dict__", "__weakref__") and hasattr(value, name):
-                found[name] = getattr(value, name)
+                attributes[name] = getattr(value, name)
     if isinstance(value, nn.Module):
-        return {name: part for name, part in found.items() if name not in _INNER and "_hooks" not in name}
-    return {name: part for name, part in found.items() if name not in _BY_PROCESS}
+        return {
+            name: part for name, part in attributes.items() if name not in _INNER and "_hooks" not in name
+        }
+    return {name: part for name, part in attributes.items() if name not in _BY_PROCESS}
 
 
 _BY_PROCESS = {"_original_object_hash"}  # of transformers' GenerationConfig: another in every process
@@ -236,8 +238,8 @@ _INNER = {
 
 def _has_state(value: Any) -> bool:
     """Whether an object's attributes say what it is: not those of Python's own locks, loggers and files."""
-    told = isinstance(value, types.SimpleNamespace | Namespace)
-    return told or (not code.is_standard(type(value)) and bool(state(value)))
+    plain = isinstance(value, types.SimpleNamespace | Namespace)
+    return plain or (not code.is_standard(type(value)) and bool(state(value)))
 
 
 def full_name(thing: Any) -> str:

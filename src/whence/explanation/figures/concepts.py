@@ -55,7 +55,7 @@ class _Drawing:
         why, canvas = self.why, self.canvas
         colour = BLUE if why.score > 0 else ORANGE
         target, label = one_line(why.class_names[why.target]), one_line(why.told)
-        side = MADE_OF[why.speech].side[why.score <= 0]
+        side = MADE_OF[why.label_kind].side[why.score <= 0]
         heading = f"What training sample {why.index} has in common with the test sample"
         canvas.text(LEFT, 0.16, heading, canvas.width - 2 * LEFT, size=8, weight="bold")
         width = self.maps - LEFT - 0.1
@@ -149,7 +149,7 @@ class _Drawing:
             (f"maps by {why.method}", {"color": GREY}),
         ]
         canvas.lines(self.grid, y, lines, 0.13, room=canvas.width - self.grid - 0.15, size=6)
-        raises, lowers = MADE_OF[why.speech].colours
+        raises, lowers = MADE_OF[why.label_kind].colours
         canvas.text(LEFT, y, f"blue: {raises}", color=BLUE, size=6)
         canvas.text(LEFT, y + 0.14, f"orange: {lowers}", color=ORANGE, size=6)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whence.core.words import number
+from whence.core.display import number
 from whence.explanation.contribution import Contribution
 from whence.explanation.figures.canvas import Canvas, Line
 from whence.explanation.record import Explanation
@@ -19,14 +19,14 @@ def verdict(why: Explanation) -> list[Line]:
     """Say what the model predicts, what is true, and what is explained."""
     said, words, name = why.verdict, why.words, one_line(why.class_names[why.target])
     lines: list[Line] = [(f"{words.predicted}: {one_line(said.predicted)}", BOLD)]
-    if said.probability is not None and why.speech == "class":
+    if said.probability is not None and why.label_kind == "class":
         lines.append((f"with probability {percent(said.probability)}", QUIET))
     if said.truth is not None:
         mark = {True: ", right", False: ", wrong", None: ""}[said.right]
         lines.append((f"{words.true}: {one_line(said.truth)}{mark}", BOLD if said.right is False else QUIET))
-    if why.speech == "label":
+    if why.label_kind == "label":
         lines += [(f"explained: {name}", BOLD), (f"probability {percent(said.probability or 0.0)}", QUIET)]
-    elif why.target != why.predicted or (len(why.class_names) > 1 and why.speech == "number"):
+    elif why.target != why.predicted or (len(why.class_names) > 1 and why.label_kind == "number"):
         lines.append((f"explained: {name}", BOLD))
     if why.usual is not None and why.usual.strange:
         lines += [("⚠ nothing like this", BOLD), ("was in the training set", BOLD)]
@@ -139,7 +139,7 @@ def _agreement(why: Explanation) -> Line:
     other = one_line(said.surrogate)
     other = other if len(other) <= 16 else other[:15] + "…"
     if said.agrees:
-        same = "predicts the model’s class" if why.speech == "class" else f"{words.says} {other}"
+        same = "predicts the model’s class" if why.label_kind == "class" else f"{words.says} {other}"
         return f"the surrogate {same}", QUIET
     return f"⚠ the surrogate {words.says} “{other}”: do not trust", BOLD
 

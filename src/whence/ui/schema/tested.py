@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from whence.explanation import view
 from whence.explanation.view import Class, Index, Small
 from whence.explanation.wording import Question
-from whence.tasks import Speech
+from whence.tasks import LabelKind
 from whence.ui.reach import View
 
 
@@ -29,7 +29,7 @@ class Info(BaseModel):
     data: str
     test: str
     kind: Literal["image", "text", "values"]
-    speech: Speech
+    label_kind: LabelKind
     classes: list[str]
     n_features: int
     normalise: bool

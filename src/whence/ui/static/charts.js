@@ -10,7 +10,7 @@ export function balance(why) {
     half(why.evidence_against, why.share_against, "against"), half(why.evidence_for, why.share_for, "for"),
     h("p", {}, h("span", { class: "against-ink" }, `${why.words.everything[1]}: ${signed(why.evidence_against)}`),
       h("b", {}, why.question !== "made of" || why.n_members ? `sum ${why.words.total}: ${signed(why.total)}`
-        : why.speech === "number" ? `sum: ${signed(why.total)}, from ${short(why.base)} to ${short(why.logit)}` : `logit: ${signed(why.logit)}`),
+        : why.label_kind === "number" ? `sum: ${signed(why.total)}, from ${short(why.base)} to ${short(why.logit)}` : `logit: ${signed(why.logit)}`),
       h("span", { class: "for-ink" }, `${why.words.everything[0]}: ${signed(why.evidence_for)}`)),
     h("p", { class: "quiet" }, "The strong part of each bar is what the samples below hold."));
 }
@@ -41,7 +41,7 @@ function chart(points, { title, low, high, unit, label }) {
 }
 
 // What the running sum is to end at.
-const ends = (why) => signed(why.speech === "number" || why.n_members ? why.total : why.logit);
+const ends = (why) => signed(why.label_kind === "number" || why.n_members ? why.total : why.logit);
 
 export function charts(why) {
   const sums = why.waterfall.map((p) => p[1]);

@@ -55,7 +55,7 @@ async function explain(over = false) {
     const why = await answer(state.choice);
     if (mine !== state.asked) return;
     drawn(why);
-    tell(`${why.test === null ? "Your sample" : `Test sample ${why.test}`}: ${new Name(why.verdict.predicted)}${why.speech !== "class" ? "" : `, ${percent(why.probability)}`}`);
+    tell(`${why.test === null ? "Your sample" : `Test sample ${why.test}`}: ${new Name(why.verdict.predicted)}${why.label_kind !== "class" ? "" : `, ${percent(why.probability)}`}`);
   } catch (error) {
     if (mine !== state.asked) return;
     [state.choice.question] = state.info.questions;
@@ -130,7 +130,7 @@ function stop() {
 
 // How stable the samples are comes later than they do: the surrogate is solved on halves for it, once.
 async function doubt(why) {
-  if (why.question !== "made of" || why.speech !== "class" || why.n_members || why.test === null || why.C !== state.info.C) return;
+  if (why.question !== "made of" || why.label_kind !== "class" || why.n_members || why.test === null || why.C !== state.info.C) return;
   const found = await source.doubt(why, state.choice.k).catch(() => null); // a hint, without which all else holds
   if (why !== state.why || !found) return;
   state.doubt = found;
@@ -158,14 +158,14 @@ function questions(why) {
   const one = (question, id, words) => h("label", {}, h("input", { type: "radio", name: "question", id, checked: why.question === question,
     onchange: () => { state.choice.question = question; explain(); } }), h("span", {}, words));
   return h("fieldset", { class: "switch" }, h("legend", {}, "Training samples by"),
-    one("made of", "made-of", why.speech === "number" ? "what the prediction is made of" : "what the logit is made of"), one("would change", "would-change", "what would change without them"));
+    one("made of", "made-of", why.label_kind === "number" ? "what the prediction is made of" : "what the logit is made of"), one("would change", "would-change", "what would change without them"));
 }
 
 function controls(why) {
   if (!source.live) return null;
   const change = (changes) => { Object.assign(state.choice, changes); explain(); };
   const target = h("select", { id: "target", onchange: (event) => change({ target: +event.target.value }) },
-    names().map((name, c) => h("option", { value: c, title: name.whole, selected: c === why.target }, `${name}${c === why.predicted && why.speech === "class" ? " (predicted)" : ""}`)));
+    names().map((name, c) => h("option", { value: c, title: name.whole, selected: c === why.target }, `${name}${c === why.predicted && why.label_kind === "class" ? " (predicted)" : ""}`)));
   const k = h("input", { id: "k", type: "number", min: 1, max: 20, value: state.choice.k,
     onchange: (event) => change({ k: Math.max(1, Math.min(20, Math.round(+event.target.value) || 5)) }) });
   const Cs = why.question === "made of" ? state.info.Cs : [];
@@ -360,7 +360,7 @@ function askMarks(marks) {
 function makeViews(info) {
   const { names: called, views, whatIf } = state, page = (from) => go({ from });
   if (source.live) views.start = new StartView(place("start"), source, info);
-  if (info.speech !== "class") return;
+  if (info.label_kind !== "class") return;
   for (const [name, words] of Object.entries(info.withheld)) if (place(name)) replace(place(name), h("h2", {}, place(`tab-${name}`).textContent), h("p", { class: "withheld" }, words));
   if (Object.keys(info.withheld).length) return;
   views.audit = new AuditView(place("audit"), source, info, called, page, whatIf ? askMarks : null);
@@ -375,7 +375,7 @@ async function begin() {
   state.names = info.classes.map((name) => new Name(name));
   state.solved.add(info.C);
   state.list = new TestList(source, state.names, choose, () => writeAddress(state.info, state));
-  if (source.live && info.speech === "class" && !info.withheld.whatif) state.whatIf = new WhatIf(source, state.names, (index, mark) => {
+  if (source.live && info.label_kind === "class" && !info.withheld.whatif) state.whatIf = new WhatIf(source, state.names, (index, mark) => {
     for (const item of document.querySelectorAll(`.card[data-pair="${index}"]`)) drawMark(item, mark, state.names);
   }, () => writeAddress(state.info, state));
   place("explanation").classList.add(info.kind);

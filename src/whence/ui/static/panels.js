@@ -30,7 +30,7 @@ export function certificate(why) {
   const { agrees } = why.verdict, n = why.n_members, who = n ? `The mean of the ${n} surrogates` : "The surrogate", other = `${who} ${why.words.says} ${new Name(why.verdict.surrogate)}`;
   const lines = [
     ["agreement", !agrees ? `${other}: do not trust this explanation.`
-      : why.speech === "class" ? `${who} predicts ${n ? "what the models together do" : "the model’s class"}.` : `${other}.`],
+      : why.label_kind === "class" ? `${who} predicts ${n ? "what the models together do" : "the model’s class"}.` : `${other}.`],
     ["accuracy", `${n ? "The largest of their relative duality gaps" : "Its relative duality gap"} is ${short(why.gap)}.`],
     ["samples", `${count(why.n_support)} of ${count(why.n_train)} training samples ${why.words.scored}.`],
     ["shown", `The samples below hold ${percent(why.share_for)} of ${why.words.everything[0]}, ${percent(why.share_against)} of ${why.words.everything[1]}.`],
@@ -44,7 +44,7 @@ export function certificate(why) {
 
 // What all scores add up to, in words.
 function summed(why) {
-  if (why.speech !== "number") return `All scores sum to the logit, ${signed(why.logit)}`;
+  if (why.label_kind !== "number") return `All scores sum to the logit, ${signed(why.logit)}`;
   return `The prediction, ${short(why.logit)}, is a base of ${short(why.base)} and all scores, ${signed(why.total)}`;
 }
 
@@ -56,8 +56,8 @@ export function truth(right, text, words) {
 }
 
 export function verdict(why, names) {
-  const said = why.verdict, whole = why.speech === "class", chance = said.probability === null ? "" : ` ${percent(said.probability)}`;
-  const named = whole ? why.target !== why.predicted : why.speech === "label" || names.length > 1;
+  const said = why.verdict, whole = why.label_kind === "class", chance = said.probability === null ? "" : ` ${percent(said.probability)}`;
+  const named = whole ? why.target !== why.predicted : why.label_kind === "label" || names.length > 1;
   return h("div", { class: "verdict" },
     h("p", { class: "prediction" }, h("b", {}, new Name(said.predicted)), `${whole ? chance : ""} `,
       truth(said.right, said.truth, whole ? "labelled" : why.words.true)),
@@ -126,13 +126,13 @@ export function pairView(pair, why, names) {
     figure(why.sample, pair.test_map, why.full.test, `The test sample, with what training sample ${pair.index} finds in it`,
       [why.test === null ? "your sample" : `test sample ${why.test}`]),
     h("p", {}, h("b", { class: `${side(pair.score)}-ink` }, ...glossed(`${why.words.mark}${scored(pair)}`)),
-      `${why.question !== "made of" ? ": being there, it" : why.speech === "number" ? "" : " is"} ${why.words.side[pair.score >= 0 ? 0 : 1]} `, h("b", {}, names[why.target]), ...partly(pair, why, names)),
+      `${why.question !== "made of" ? ": being there, it" : why.label_kind === "number" ? "" : " is"} ${why.words.side[pair.score >= 0 ? 0 : 1]} `, h("b", {}, names[why.target]), ...partly(pair, why, names)),
     h("p", { class: "doubt", hidden: true }));
 }
 
 // What the maps of a pair are of.
 function partly(pair, why, names) {
-  const colours = why.speech === "number" ? "Blue parts pull up, orange ones pull down." : `Blue parts speak for ${names[why.target]}, orange ones against it.`;
+  const colours = why.label_kind === "number" ? "Blue parts pull up, orange ones pull down." : `Blue parts speak for ${names[why.target]}, orange ones against it.`;
   const beside = besideWords(pair, why), also = beside ? `${why.question === "made of" ? "What its being there changes" : "What the logit is made of"}: ${beside}. ` : "";
   if (why.n_members) return [". ", colours];
   if (why.question === "made of") return glossed(`; λ = ${signed(pair.coefficient)}. ${also}${colours}`);

@@ -13,13 +13,13 @@ function size(bytes) {
 
 // What was loaded, in lines of a name and words.
 function loaded(info) {
-  const whole = info.speech === "number", outputs = info.classes.length;
+  const whole = info.label_kind === "number", outputs = info.classes.length;
   return [
     ["Model", info.members > 1 ? `an ensemble of ${info.members}: ${info.model}, ${count(info.n_parameters)} parameters together; features of each are the inputs of its head, those of the first the ${count(info.n_features)} of ${info.head}`
       : `${info.model}, ${count(info.n_parameters)} parameters; features are the ${count(info.n_features)} inputs of ${info.head}${info.normalise ? ", brought to unit length for the surrogate" : ""}`],
     ["Training set", `${info.data ? `${info.data}, ` : ""}${count(info.n_train)} samples`],
     ["Tests", `${info.test ? `${info.test}, ` : ""}${count(info.n_tests)} samples, ${whole ? `R² ${info.accuracy.toFixed(3)}` : `${percent(info.accuracy)} right`}`],
-    [{ class: "Classes", label: "Labels", number: "Numbers" }[info.speech], `${count(outputs)}: ${info.classes.slice(0, 12).map((name) => new Name(name)).join(", ")}${outputs > 12 ? ", …" : ""}`],
+    [{ class: "Classes", label: "Labels", number: "Numbers" }[info.label_kind], `${count(outputs)}: ${info.classes.slice(0, 12).map((name) => new Name(name)).join(", ")}${outputs > 12 ? ", …" : ""}`],
     ["Surrogate", `${info.C === null ? "one per model, together" : `C = ${short(info.C)};`} ${whole ? `R² ${info.agreement.toFixed(3)} with the model` : `says what the model says for ${percent(info.agreement)} of the tests`}; ${count(info.n_support)} of the training samples are support vectors; duality gap ${info.members > 1 ? "at most " : ""}${short(info.gap)}`],
     info.size === null ? null : ["File", size(info.size)],
   ].filter(Boolean);
@@ -39,11 +39,11 @@ export class StartView {
       h("section", { class: "loaded", "aria-label": "What was loaded" }, h("h2", {}, "What was loaded"),
         h("dl", {}, loaded(info).map(([name, words]) => h("div", {}, h("dt", {}, name), h("dd", {}, ...glossed(words)))))),
       h("section", { class: "begin" }, h("h2", {}, "Where to begin"),
-        info.speech === "number" ? null : this.shelf("Wrong predictions", `${count(info.n_wrong)} of ${count(info.n_tests)}`, { wrong: true }),
-        info.speech === "number" ? null : this.shelf("Least certain", "the model hesitates", { order: "least certain" }),
+        info.label_kind === "number" ? null : this.shelf("Wrong predictions", `${count(info.n_wrong)} of ${count(info.n_tests)}`, { wrong: true }),
+        info.label_kind === "number" ? null : this.shelf("Least certain", "the model hesitates", { order: "least certain" }),
         info.compares ? this.shelf("Strange samples", "nothing like them was in the training set", { strange: true }) : null,
         info.n_differing ? this.shelf("The surrogate differs", `${count(info.n_differing)} of ${count(info.n_tests)}: their explanations are not to be trusted`, { disagree: true }) : null,
-        h("p", {}, "Or ", random, info.speech === "class" && !info.note ? [", ", h("a", { href: to({ tab: "audit" }) }, "labels that may be wrong"), ", ", h("a", { href: to({ tab: "classes" }) }, "classes and what is confused"), ", ",
+        h("p", {}, "Or ", random, info.label_kind === "class" && !info.note ? [", ", h("a", { href: to({ tab: "audit" }) }, "labels that may be wrong"), ", ", h("a", { href: to({ tab: "classes" }) }, "classes and what is confused"), ", ",
           h("a", { href: to({ tab: "concepts" }) }, "concepts"), ", ", h("a", { href: to({ tab: "whatif" }) }, "what would change without some samples")] : null, ".",
           " ", h("span", { class: "quiet" }, "Keys: press ", h("kbd", {}, "?"), ".")),
         info.note ? h("p", { class: "quiet" }, info.note) : null)));

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from whence.core.checks import check_callable
-from whence.core.naming import called, named
+from whence.core.naming import call_with, import_named
 from whence.core.registry import Registry
 from whence.errors import InvalidInputError
 
@@ -73,7 +73,7 @@ class Network:
 
     def build(self, inputs: Tensor, n_classes: int, encoder: Encoder | None = None) -> nn.Module:
         """Make an untrained network for inputs (N, …)."""
-        network = called(self.make, inputs=inputs, n_classes=n_classes, encoder=encoder)
+        network = call_with(self.make, inputs=inputs, n_classes=n_classes, encoder=encoder)
         if not isinstance(network, nn.Module):
             raise InvalidInputError(
                 f"'model.name' must make a torch module. Got {type(network).__name__} from {self.name!r}."
@@ -90,7 +90,7 @@ def find(name: str) -> Network:
     """Return a network by its name, or by ``module:name`` of one, or of a function that makes one."""
     if name in NETWORKS:
         return NETWORKS.get(name)
-    make = named("model.name", name)
+    make = import_named("model.name", name)
     if isinstance(make, Network):
         return make
     if not callable(make) or isinstance(make, nn.Module):

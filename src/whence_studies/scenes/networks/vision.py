@@ -6,13 +6,13 @@ from functools import partial
 
 from torch import nn
 
-from whence.core.naming import needing
+from whence.core.naming import optional_import
 from whence.core.registry import register
 from whence_studies.scenes.networks.base import Network
 
 
 def _make(n_classes: int, *, name: str) -> nn.Module:
-    with needing(
+    with optional_import(
         f"'model.name' is {name!r}, which is a network of torchvision. Run: pip install torchvision"
     ):
         from torchvision import models  # type: ignore[import-not-found, unused-ignore]

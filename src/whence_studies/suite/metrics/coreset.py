@@ -10,6 +10,7 @@ from pydantic import Field
 
 from whence import audit
 from whence.core.arrays import Doubles, Ints
+from whence.core.checks import check_that
 from whence.errors import InvalidInputError
 from whence.methods import Effects, RandomAttributor
 from whence.metrics import coreset
@@ -73,10 +74,9 @@ class Coreset(Metric):
                 f"'sweep.fractions' must be a list of some of {self.fractions}, those of {self.name}. "
                 f"Got {fractions!r}."
             )
-        if seeds > self.seeds:
-            raise InvalidInputError(
-                f"'sweep.seeds' must be at most {self.seeds}, those of {self.name}. Got {seeds!r}."
-            )
+        check_that(
+            seeds <= self.seeds, "sweep.seeds", f"be at most {self.seeds}, those of {self.name}", seeds
+        )
         return self.model_copy(update={"fractions": fractions, "seeds": seeds})
 
     cut = staticmethod(coreset.coreset)

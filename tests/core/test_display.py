@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from tests.helpers.commands import MODULE
 from tests.helpers.tables import Written
 from whence.app import cli
-from whence.core.words import cell, no_formula, plain, plain_line
+from whence.core.display import cell, no_formula, plain, plain_line
 
 HOSTILE = (
     "\x1b[31mred\x1b]0;title\x07",

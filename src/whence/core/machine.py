@@ -1,13 +1,42 @@
-"""What the machine has: memory, disk and libraries with threads."""
+"""What the machine has: memory, disk, and a CPU whose bfloat16 works.
+
+Imports nothing but the standard library, so that it can run before torch is imported.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
+import subprocess
 import sys
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+BATCH_SIZE = 64
+"""Samples per forward pass by default; the activations of more do not fit a CPU's cache."""
+
+REMEDY = ("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+# Products that torch hands to oneDNN, and one in float32 behind them, which fails as well where they failed.
+_PROBE = """
+import torch
+x = torch.ones(64, 64, dtype=torch.bfloat16)
+assert (x @ x == 64).all()
+assert (torch.nn.functional.linear(x, x) == 64).all()
+image = torch.ones(2, 16, 8, 8, dtype=torch.bfloat16)
+assert (torch.nn.functional.conv2d(image, torch.ones(16, 16, 1, 1, dtype=torch.bfloat16)) == 16).all()
+y = torch.ones(64, 64)
+assert (y @ y == 64).all()
+"""
+
+
+@functools.cache
+def bfloat16_works() -> bool:
+    """Return whether torch multiplies in bfloat16, in a child process: some virtual CPUs crash on it."""
+    quiet = subprocess.DEVNULL
+    probe = subprocess.run([sys.executable, "-c", _PROBE], stdout=quiet, stderr=quiet, timeout=300)
+    return probe.returncode == 0
 
 
 def free_memory() -> int | None:
@@ -36,21 +65,6 @@ def free_disk(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def in_words(size: float) -> str:
-    """Print a number of bytes.
-
-    Examples
-    --------
-    >>> in_words(2_048_000_000)
-    '2.05 GB'
-    """
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"
-
-
 def thread_pools() -> Any:
     """Return the ``ThreadpoolController`` of the libraries loaded now.
 
@@ -59,7 +73,7 @@ def thread_pools() -> Any:
     return _thread_pools(len(sys.modules))
 
 
-@lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=1)
 def _thread_pools(modules: int) -> Any:
     from threadpoolctl import ThreadpoolController
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.helpers.trap import avoid_trap
-from whence.core import processor
+from whence.core import machine
 from whence.errors import InvalidInputError
 from whence.features import extract
 
@@ -16,22 +16,22 @@ from whence.features import extract
 def trapping(tmp_path, monkeypatch):
     """A Python that dies of an illegal instruction unless the remedy is set."""
     python = tmp_path / "python"
-    name, value = processor.REMEDY
+    name, value = machine.REMEDY
     python.write_text(f'#!/bin/sh\n[ "${name}" = {value} ] || kill -ILL $$\nexit 0\n')
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.delenv(name, raising=False)
-    processor.bfloat16_works.cache_clear()
+    machine.bfloat16_works.cache_clear()
     yield
-    processor.bfloat16_works.cache_clear()
+    machine.bfloat16_works.cache_clear()
 
 
 def test_this_processor_multiplies_in_bfloat16_or_was_kept_from_trying():
-    assert processor.bfloat16_works()
+    assert machine.bfloat16_works()
 
 
 def test_a_trap_is_found_and_avoided(trapping):
-    assert not processor.bfloat16_works()
+    assert not machine.bfloat16_works()
     avoid_trap()
     assert os.environ["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE_BF16"
 
@@ -50,5 +50,5 @@ def test_autocast_is_refused_with_the_remedy_where_it_would_trap(trapping):
 
 
 def test_the_probe_runs_before_torch_is_imported():
-    code = "import sys; from whence.core.processor import bfloat16_works; assert 'torch' not in sys.modules"
+    code = "import sys; from whence.core.machine import bfloat16_works; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

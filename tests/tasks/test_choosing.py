@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import whence
 from whence.errors import InvalidInputError, ModelError
-from whence.tasks import Classes, ManyLabels, OneLogit, Regression, task_of_labels
+from whence.tasks import Classes, ManyLabels, OneLogit, Regression, find_task
 
 
 @pytest.mark.parametrize(
@@ -37,12 +36,12 @@ from whence.tasks import Classes, ManyLabels, OneLogit, Regression, task_of_labe
     ],
 )
 def test_labels_tell_their_task(labels: Any, task: Any) -> None:
-    assert task_of_labels(labels) == task
+    assert find_task(labels) == task
 
 
 def test_one_label_of_several_may_be_classes() -> None:
     with pytest.raises(InvalidInputError, match=r"labels\.argmax\(1\); for many labels pass task"):
-        task_of_labels(np.eye(3))
+        find_task(np.eye(3))
 
 
 class Read(Dataset[Any]):
@@ -119,21 +118,3 @@ def test_what_is_not_supported_is_refused_by_name(make: Any, message: str) -> No
         whence.DualDA(show_progress=False).fit(Output(make), (x, torch.arange(20) % 4))
     if "not supported" in message:
         assert "What is supported: one class per sample, one logit, several labels" in str(refusal.value)
-
-
-def test_a_function_is_no_task_of_fit() -> None:
-    data = torch.randn(20, 3), torch.arange(20) % 4
-    with pytest.raises(InvalidInputError, match=r"'task' must be None for classes, or a task.*Got <function"):
-        whence.DualDA(show_progress=False).fit(nn.Linear(3, 4), data, task=lambda labels: Classes())
-
-
-@pytest.mark.parametrize(
-    "read", [whence.data.as_training_set, partial(whence.features.extract, nn.Linear(3, 4))]
-)
-def test_what_a_function_tells_of_labels_is_a_task(read: Any) -> None:
-    data = torch.randn(20, 3), torch.arange(20) % 4
-    with pytest.raises(InvalidInputError, match=r"'task' must be a task, or a function.*that gives None"):
-        read(data, task=lambda labels: None)
-    seen: list[Any] = []
-    read(data, task=lambda labels: seen.append(labels) or task_of_labels(labels))
-    assert torch.equal(seen[0], data[1])
