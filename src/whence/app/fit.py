@@ -24,7 +24,7 @@ from whence.core.resources import in_words
 from whence.core.words import counted
 from whence.data import Corpus
 from whence.errors import InvalidInputError
-from whence.explanation.bands import Bands
+from whence.explanation.trace import Bands
 from whence.features import as_float32, extract, taken
 from whence.methods import Attributor, DualDA, Ensemble
 from whence.model.layers import WORDS
@@ -245,7 +245,7 @@ def describe(attributor: Attributor) -> list[str]:
     ]
     if attributor.foretold_ is not None:
         lines.append(
-            f"Effects      {attributor.foretold_.told}, of {counted(len(attributor.scoring_), 'sample')}"
+            f"Effects      {attributor.foretold_.description}, of {counted(len(attributor.scoring_), 'sample')}"
         )
     if attributor.agreement_ is not None:
         share = f"{attributor.agreement_:.2%}"

@@ -117,7 +117,7 @@ class PairExplainer:
         ours = surrogate.logits(f)[0].cpu().numpy()
         verdict = surrogate.task.verdict(theirs[0].double().cpu().numpy(), ours, target, truth)
         why = Explanation(
-            foretold=self.explainer.foretold_,
+            effect=self.explainer.foretold_,
             speech=surrogate.task.speech,
             sample=first.sample,
             predicted=predicted,
@@ -139,7 +139,7 @@ class PairExplainer:
             n_support=len(self.explainer.scoring_),
             gap=self.explainer.gap_,
             input=first.name,
-            usual=None
+            typicality=None
             if self.usualness is None
             else usual_of(self.explainer, self.usualness, f, first.name)[0],
         )
@@ -180,7 +180,7 @@ class PairExplainer:
             Contribution(
                 index=int(scored.indices[place]),
                 label=labels[scored.indices[place]].tolist(),
-                told=task.told(labels[scored.indices[place]]),
+                label_text=task.told(labels[scored.indices[place]]),
                 differs=task.differs(labels[scored.indices[place]], target),
                 score=float(scores[place]),
                 share=float(scores[place]) / evidence[side],
@@ -252,7 +252,7 @@ class PairExplainer:
             train=as_samples(train_inputs, tokenizer)[0],
             index=index,
             label=surrogate.labels[index].tolist(),
-            told=surrogate.task.told(surrogate.labels[index]),
+            label_text=surrogate.task.told(surrogate.labels[index]),
             speech=surrogate.task.speech,
             target=target,
             class_names=self.class_names,

@@ -15,7 +15,7 @@ from whence.attribution.usual import check_usualness
 from whence.core.arrays import Ints
 from whence.core.checks import check_count, shown
 from whence.errors import InvalidInputError
-from whence.explanation import ConceptExplanation, Foretold
+from whence.explanation import ConceptExplanation, EffectOf
 from whence.features import Usualness
 from whence.model.inputs import check_batch
 from whence.model.layers import Layers
@@ -46,7 +46,7 @@ class PairAttributor(Explaining):
         return None if self.model_ is None else self.model_.extractor.layers
 
     @property
-    def foretold_(self) -> Foretold | None:
+    def foretold_(self) -> EffectOf | None:
         """How scores were foretold where they say what would change; None where a logit is made of them."""
         self.check_fitted()
         return None
@@ -93,7 +93,7 @@ class PairAttributor(Explaining):
         >>> x, y = torch.randn(40, 3), torch.arange(40) % 2
         >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(torch.nn.Linear(3, 2), (x, y))
         >>> why = explainer.explain(x[:2], usualness=explainer.usualness())
-        >>> why[0].usual.neighbours[0].index, why[0].usual.strange
+        >>> why[0].typicality.neighbours[0].index, why[0].typicality.novel
         (0, False)
         """
         self.check_fitted()

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from whence.core.checks import check_is
 from whence.errors import InvalidInputError
-from whence.explanation.usual import Neighbour, Usual
+from whence.explanation import Neighbour, Typicality
 from whence.features import Usualness
 from whence.pages.samples import as_samples
 from whence.relevance.sources import one_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def usual_of(
     explainer: PairAttributor, usualness: Usualness, features: Tensor, input: str = ""
-) -> list[Usual]:
+) -> list[Typicality]:
     """Return how usual tests with features (B, d) are; ``input`` is what is shown of several inputs."""
     task, found = explainer.task_, usualness.of(explainer.check_features(features))
     wanted = sorted({int(i) for i in found.neighbours.ravel()})
@@ -30,11 +30,11 @@ def usual_of(
     samples = dict(zip(wanted, shown, strict=True))
     told = {i: task.told(explainer.labels_[i]) for i in wanted}
     return [
-        Usual(
-            strange=bool(found.strange[b]),
+        Typicality(
+            novel=bool(found.strange[b]),
             share=float(found.shares[b]),
             quantile=usualness.quantile,
-            asked=usualness.asked,
+            n_compared=usualness.asked,
             neighbours=tuple(
                 Neighbour(i, told[i], float(distance), samples[i])
                 for i, distance in zip(found.neighbours[b].tolist(), found.distances[b], strict=True)

@@ -19,7 +19,7 @@ OUTPUTS = {"logit": "logit", "margin": "margin", "log_prob": "log-probability"}
 
 @dataclass(frozen=True)
 class Words:
-    """The words of one question, which figures, pages and the explorer share.
+    """The words of one question, which shared by figures, pages and the explorer.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ _OF_CLASSES = Words(
     side=("evidence for", "evidence against"),
     share=("for", "against"),
     everything=("all evidence for", "all evidence against"),
-    nothing=("No training sample speaks for this class.", "No training sample speaks against this class."),
+    nothing=("No training sample supports this class.", "No training sample contradicts this class."),
     sign=("evidence for the target class", "evidence against it"),
     total="= surrogate logit",
     scored="are support vectors, the rest score 0",
@@ -97,10 +97,10 @@ _OF_LABELS = replace(
     _OF_CLASSES,
     reading="A score τ is large when the training sample matters to the surrogate and looks like the test "
     "sample to the model. The scores of all training samples sum to the surrogate’s logit of the label that "
-    "is explained, which is on where that is above 0: samples with the label speak for it, others against. "
+    "is explained, which is on where that is above 0: samples with the label support it, others contradict it. "
     "Each pair of a training sample and the test sample has two maps, which show the features of either that "
     "its score comes from.",
-    nothing=("No training sample speaks for this label.", "No training sample speaks against this label."),
+    nothing=("No training sample supports this label.", "No training sample contradicts this label."),
     sign=("evidence that the label is on", "evidence that it is off"),
     colours=("for the label", "against it"),
     predicted="labels on",
@@ -115,7 +115,7 @@ _OF_NUMBERS = replace(
     reading="A score τ is large when the training sample matters to the surrogate and looks like the test "
     "sample to the model. The surrogate’s prediction is a base, which for a regression is the mean of the "
     "training targets, and the scores of all training samples, in the units of the targets: samples whose "
-    "target is above what the others foretell pull up what looks like them, those below it pull it down. "
+    "target is above the prediction of the others pull up what looks like them, those below it pull it down. "
     "Each pair of a training sample and the test sample has two maps, which show the features of either that "
     "its score comes from.",
     side=("pulls up", "pulls down"),
@@ -147,7 +147,7 @@ def would_change(output: str, speech: Speech = "class") -> Words:
         title="What would change a prediction",
         titles="What would change {n} predictions",
         lead="What training samples change by being there: what would be missing if one were gone and the "
-        "model trained again, as its surrogate foretells it.",
+        "model trained again, as its surrogate predicts it.",
         reading=f"An effect is how much higher the {name} of the target class is with the training sample "
         "than without it, where the others make up for it as far as they can. Each is of one sample alone, "
         "and together they are not the logit. The maps of a pair show the features of either sample that "

@@ -19,8 +19,7 @@ from whence.attribution.parameters import parameter
 from whence.attribution.ranking import TopK
 from whence.attribution.updating import Updating
 from whence.core.checks import check_count, check_flag
-from whence.explanation.bands import Bands
-from whence.explanation.trace import Trace
+from whence.explanation.trace import Bands, Trace
 from whence.surrogate.shards import strongest
 from whence.surrogate.sketch import sketch
 from whence.surrogate.solutions import SurrogateSolver, changed_labels

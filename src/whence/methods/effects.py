@@ -21,7 +21,7 @@ from whence.core import store
 from whence.core.arrays import Array, Doubles
 from whence.data import Targets
 from whence.errors import InvalidInputError
-from whence.explanation import Foretold
+from whence.explanation import EffectOf
 from whence.model.bound import BoundModel
 from whence.model.layers import Asked, check_layers
 from whence.surrogate.groups import GroupEffect, foretold, group_effect
@@ -212,10 +212,10 @@ class Effects(SurrogateAttributor):
         return Response(self._extended(self.surrogate_.vectors), chances.clamp(0.0, 1.0), self.C_)
 
     @property
-    def foretold_(self) -> Foretold:
+    def foretold_(self) -> EffectOf:
         """What the effects are on."""
         self.check_fitted()
-        return Foretold(self.output, "ridge regression" if self._of_numbers else "softmax surrogate")
+        return EffectOf(self.output, "ridge regression" if self._of_numbers else "softmax surrogate")
 
     def scored(self, features: Tensor, target: int) -> Scored:
         """Effects of all samples on one test with features (1, d)."""

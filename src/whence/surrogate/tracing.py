@@ -18,8 +18,7 @@ from whence.data import Corpus
 from whence.data.passages import around, cut
 from whence.errors import InvalidInputError
 from whence.explanation import Explanation
-from whence.explanation.bands import Bands
-from whence.explanation.trace import Changed, Passage, Source, Token, Trace, Without
+from whence.explanation.trace import Bands, Changed, Passage, Source, Token, Trace, Without
 from whence.model.language import NextToken
 from whence.surrogate.training import all_features
 

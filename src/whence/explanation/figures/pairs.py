@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from whence.explanation.contribution import Contribution
+from whence.explanation.evidence import Contribution
 from whence.explanation.figures.canvas import Canvas
 from whence.explanation.figures.parts import balance, caption, legend, verdict
 from whence.explanation.figures.text import Texts
