@@ -89,6 +89,11 @@ def in_words(found: list[dict[str, Any]]) -> str:
                 f"{plain_line(sample['class'])}"
             )
         if (typicality := test["typicality"]) is not None:
-            near = ", ".join(f"{one['index']} ({plain_line(one['label_text'])})" for one in typicality["neighbours"])
-            lines += [f"  {typicality['heading']}: {typicality['detail']}.", f"  Nearest to training samples {near}."]
+            near = ", ".join(
+                f"{one['index']} ({plain_line(one['label_text'])})" for one in typicality["neighbours"]
+            )
+            lines += [
+                f"  {typicality['heading']}: {typicality['detail']}.",
+                f"  Nearest to training samples {near}.",
+            ]
     return "\n".join(lines)

@@ -244,9 +244,8 @@ def describe(attributor: Attributor) -> list[str]:
         f"Support      {support:,} of {counted(n, 'sample')} ({support / n:.1%})",
     ]
     if attributor.foretold_ is not None:
-        lines.append(
-            f"Effects      {attributor.foretold_.description}, of {counted(len(attributor.scoring_), 'sample')}"
-        )
+        samples = counted(len(attributor.scoring_), "sample")
+        lines.append(f"Effects      {attributor.foretold_.description}, of {samples}")
     if attributor.agreement_ is not None:
         share = f"{attributor.agreement_:.2%}"
         if task.speech == "number":

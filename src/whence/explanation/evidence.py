@@ -55,7 +55,9 @@ def facts(record: Any) -> dict[str, Any]:
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in values.items()
-        if all(isinstance(v, int | float | str | None) for v in (value if isinstance(value, tuple) else [value]))
+        if all(
+            isinstance(v, int | float | str | None) for v in (value if isinstance(value, tuple) else [value])
+        )
     }
 
 

@@ -1,4 +1,4 @@
-"""Explanations and traces as pages that need no network and no scripts, and as data for the explorer's page."""
+"""Explanations and traces as pages that need no network and no scripts, and as data for the explorer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,18 @@ if TYPE_CHECKING:
     from whence.explanation.trace import Passage, Source, Trace
 
 _SUMS = ("total", "evidence_for", "evidence_against", "share_for", "share_against", "sums")
-_SHOWN = (*_SUMS, "question", "about", "words", "full", "verdict", "effect", "n_members", "waterfall", "sparsity")
+_SHOWN = (
+    *_SUMS,
+    "question",
+    "about",
+    "words",
+    "full",
+    "verdict",
+    "effect",
+    "n_members",
+    "waterfall",
+    "sparsity",
+)
 
 
 def write_explanations(explanations: Sequence[Explanation], path: str | PathLike[str] | None) -> str:
@@ -99,7 +110,13 @@ def concepts_data(why: ConceptExplanation) -> dict[str, Any]:
         }
         for part in why.parts
     ]
-    return {**facts(why), "full": why.full, "train": as_view(why.train), "test": as_view(why.test), "parts": parts}
+    return {
+        **facts(why),
+        "full": why.full,
+        "train": as_view(why.train),
+        "test": as_view(why.test),
+        "parts": parts,
+    }
 
 
 # Traces: the words of an answer are links
@@ -146,8 +163,12 @@ def sentences(trace: Trace) -> list[str]:
         likely = sum(token.rank == 1 for token in trace.tokens)
         first += f" The answer was given: the model itself would write {likely} of its {n} words."
     same = sum(token.agrees for token in trace.tokens)
-    share = f"all {counted(n, 'word')}" if same == n else f"{same} of {counted(n, 'word')}, {percent(same / n)}"
-    trust = f"The surrogate, whose logits are the sums of the scores, predicts the same as the model at {share}"
+    share = (
+        f"all {counted(n, 'word')}" if same == n else f"{same} of {counted(n, 'word')}, {percent(same / n)}"
+    )
+    trust = (
+        f"The surrogate, whose logits are the sums of the scores, predicts the same as the model at {share}"
+    )
     trust += "." if same == n else ": do not trust the passages of the others, which are dotted."
     return [first, trust, *_doubt(trace)]
 
@@ -159,8 +180,8 @@ def _doubt(trace: Trace) -> list[str]:
         return []
     where = "documents that it has not seen" if bands.held_out else "the corpus that it was fitted on"
     return [
-        f"⚠ Agreement is low: in {counted(bands.places, 'place')} of {where} the surrogate predicts the model’s "
-        f"word in {percent(bands.agreement)} only. Elsewhere its passages say little about the model."
+        f"⚠ Agreement is low: in {counted(bands.places, 'place')} of {where} the surrogate predicts the "
+        f"model’s word in {percent(bands.agreement)} only. Elsewhere its passages say little about the model."
     ]
 
 
@@ -173,7 +194,7 @@ def grouped(passages: Sequence[Passage]) -> list[list[Passage]]:
 
 
 def strongest_tokens(trace: Trace, source: Source) -> list[tuple[str, float]]:
-    """Return up to three words of an answer that a document supports, or contradicts, most, with its scores."""
+    """Return up to three words of an answer that a document supports or contradicts most, and scores."""
     sign = 1 if source.score > 0 else -1
     order = np.argsort(-sign * source.scores, kind="stable")[:3]
     return [

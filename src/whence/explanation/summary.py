@@ -49,7 +49,9 @@ class Summary(NamedTuple):
     @property
     def because(self) -> str:
         """The reasons in words: doubts first, the worst of them first, then what speaks for trust."""
-        doubts = [reason.words for level in ("no", "care") for reason in self.reasons if reason.trust == level]
+        doubts = [
+            reason.words for level in ("no", "care") for reason in self.reasons if reason.trust == level
+        ]
         rest = _listed([reason.words for reason in self.reasons if reason.trust == "yes"])
         return _listed(doubts) + (f", although {rest}" if rest else "") if doubts else rest
 
@@ -63,14 +65,16 @@ def summarize(why: Explanation) -> Summary:
     """Sum up an explanation."""
     reasons = [_agreement(why), *([] if why.typicality is None else [why.typicality.reason])]
     if why.pairs and why.share_for < _FEW and why.effect is None:
-        reasons.append(Reason("care", f"the samples shown hold only {percent(why.share_for)} of its evidence"))
+        reasons.append(
+            Reason("care", f"the samples shown hold only {percent(why.share_for)} of its evidence")
+        )
     if why.gap > _LOOSE:
         reasons.append(Reason("care", "the surrogate is not solved to convergence"))
     return Summary(_made_of(why) if why.effect is None else _of_effects(why), tuple(reasons))
 
 
 def stability(counts: Sequence[int], halves: int) -> Reason | None:
-    """Say whether the strongest samples stay so; ``counts`` is in how many of the halves each of them does."""
+    """Say whether the strongest samples stay so, by the number of halves in which each of them does."""
     if not counts or not halves:
         return None
     if sum(counts) >= _STABLE * halves * len(counts):

@@ -17,7 +17,6 @@ from whence.data.passages import Around
 from whence.errors import InvalidInputError
 from whence.explanation.record import Explanation
 
-
 EDGES = (0, 1, 10, 100)
 """The least count of a token in the corpus, per band."""
 LOW = 0.5

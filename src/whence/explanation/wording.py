@@ -97,9 +97,9 @@ _OF_LABELS = replace(
     _OF_CLASSES,
     reading="A score τ is large when the training sample matters to the surrogate and looks like the test "
     "sample to the model. The scores of all training samples sum to the surrogate’s logit of the label that "
-    "is explained, which is on where that is above 0: samples with the label support it, others contradict it. "
-    "Each pair of a training sample and the test sample has two maps, which show the features of either that "
-    "its score comes from.",
+    "is explained, which is on where that is above 0: samples with the label support it, others contradict "
+    "it. Each pair of a training sample and the test sample has two maps, which show the features of either "
+    "that its score comes from.",
     nothing=("No training sample supports this label.", "No training sample contradicts this label."),
     sign=("evidence that the label is on", "evidence that it is off"),
     colours=("for the label", "against it"),

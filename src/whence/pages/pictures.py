@@ -102,7 +102,7 @@ def plain(value: Any) -> Any:
 
 
 def as_view(sample: Sample) -> dict[str, Any]:
-    """Return a sample as it is shown: a picture, the tokens of a text with those of its headline, or values."""
+    """Return a sample as it is shown: a picture, the tokens of a text, or values."""
     if sample.image is not None:
         height, width = sample.image.shape[:2]
         return {"kind": "image", "src": data_uri(sample.image), "width": width, "height": height}
