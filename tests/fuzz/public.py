@@ -28,8 +28,8 @@ _RECORDS = """
     SharedEvidence Values WrongLabels Capabilities Ranked TopK Flow ExplainedPairs FlippingResult Resources
     Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
-    Case Row Outcome SubsetSolution Foretold StrangeSamples Group
-    Nearness Usualness Usual Neighbour
+    Case Row Outcome SubsetSolution EffectOf StrangeSamples Group
+    Nearness Usualness Typicality Neighbour
     Band Bands Changed Passage Token Trace Without
 """  # calls give them back: a user reads and never makes them
 _CONSTANTS = """

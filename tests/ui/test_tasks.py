@@ -22,7 +22,7 @@ from whence.ui.classes import compare
 from whence.ui.explorer import Explorer
 from whence.ui.gallery import gallery
 from whence.ui.pages import report_page
-from whence.ui.schema import Changes, Wanted
+from whence.ui.requests import Changes, Wanted
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 NAMES = ("bright", HOSTILE[0], "low")
@@ -48,26 +48,26 @@ def test_numbers_are_listed_explained_and_written(K: int) -> None:
     info = shown.info()
     with torch.no_grad():
         outputs = model(t)
-    assert info.speech == "number"
-    assert info.accuracy == pytest.approx(r2_score(y, outputs), abs=1e-4)
-    rows = shown.tests.rows(Wanted(limit=30)).rows
-    assert [row.verdict.predicted for row in rows] == [
+    assert info["speech"] == "number"
+    assert info["accuracy"] == pytest.approx(r2_score(y, outputs), abs=1e-4)
+    rows = shown.tests.rows(Wanted(limit=30))["rows"]
+    assert [row["verdict"]["predicted"] for row in rows] == [
         f"{z:.4g}".replace("-", "−") for z in outputs[:, 0].tolist()
     ]
-    assert all(row.truths == [] and row.truth is None for row in rows)
-    assert shown.tests.rows(Wanted(wrong=True)).total == 0
-    apart = [not row.verdict.agrees for row in rows]
-    assert shown.tests.rows(Wanted(disagree=True)).total == sum(apart)
-    assert shown.tests.rows(Wanted(search=rows[4].verdict.predicted)).rows[0].index == 4
+    assert all(row["truths"] == [] and row["truth"] is None for row in rows)
+    assert shown.tests.rows(Wanted(wrong=True))["total"] == 0
+    apart = [not row["verdict"]["agrees"] for row in rows]
+    assert shown.tests.rows(Wanted(disagree=True))["total"] == sum(apart)
+    assert shown.tests.rows(Wanted(search=rows[4]["verdict"]["predicted"]))["rows"][0]["index"] == 4
     why = shown.explain(3, k=2)
-    assert why.base + why.total == pytest.approx(why.logit, rel=1e-5)
-    assert why.words.sign[0] == "pulls the prediction up"
+    assert why["base"] + why["total"] == pytest.approx(why["logit"], rel=1e-5)
+    assert why["words"]["sign"][0] == "pulls the prediction up"
     change = shown.explain(3, k=2, question="would change")
     effects = shown.solved.effects.result().attribute(t[3:4], 0)[0]
-    assert [pair.score for pair in change.pairs] == pytest.approx(
-        [float(effects[pair.index]) for pair in change.pairs], rel=1e-4
+    assert [pair["score"] for pair in change["pairs"]] == pytest.approx(
+        [float(effects[pair["index"]]) for pair in change["pairs"]], rel=1e-4
     )
-    assert change.pairs[0].score == pytest.approx(float(effects.max()), rel=1e-4)
+    assert change["pairs"][0]["score"] == pytest.approx(float(effects.max()), rel=1e-4)
     page = report_page(shown, range(4), k=2)
     assert "Labels to check" not in page
     assert "pulls the prediction up" in page
@@ -77,16 +77,16 @@ def test_labels_are_listed_by_those_that_are_on() -> None:
     shown, model, (_, (t, y)) = explorer(3, numbers=False)
     with torch.no_grad():
         on = model(t) > 0
-    info, rows = shown.info(), shown.tests.rows(Wanted(limit=30)).rows
-    assert info.speech == "label"
-    assert info.accuracy == pytest.approx(float((on == y.bool()).float().mean()))
-    assert [row.predictions for row in rows] == [np.flatnonzero(one).tolist() for one in on.numpy()]
-    assert shown.tests.rows(Wanted(label=2)).total == int(y[:, 2].sum())
-    assert shown.tests.rows(Wanted(predicted=1, label=0)).total == int((on[:, 1] & (y[:, 0] > 0)).sum())
-    assert shown.tests.rows(Wanted(search="BRIGHT")).total == int((on[:, 0] | (y[:, 0] > 0)).sum())
+    info, rows = shown.info(), shown.tests.rows(Wanted(limit=30))["rows"]
+    assert info["speech"] == "label"
+    assert info["accuracy"] == pytest.approx(float((on == y.bool()).float().mean()))
+    assert [row["predictions"] for row in rows] == [np.flatnonzero(one).tolist() for one in on.numpy()]
+    assert shown.tests.rows(Wanted(label=2))["total"] == int(y[:, 2].sum())
+    assert shown.tests.rows(Wanted(predicted=1, label=0))["total"] == int((on[:, 1] & (y[:, 0] > 0)).sum())
+    assert shown.tests.rows(Wanted(search="BRIGHT"))["total"] == int((on[:, 0] | (y[:, 0] > 0)).sum())
     why = shown.explain(0, k=2, target=1)
-    assert why.target == 1
-    assert why.probability == pytest.approx(torch.sigmoid(model(t[:1])[0, 1]).item(), abs=1e-6)
+    assert why["target"] == 1
+    assert why["probability"] == pytest.approx(torch.sigmoid(model(t[:1])[0, 1]).item(), abs=1e-6)
     assert HOSTILE[0] not in report_page(shown, range(3), k=2)
 
 
@@ -105,11 +105,11 @@ def test_the_least_certain_of_labels_and_of_numbers_come_first() -> None:
     shown, model, (_, (t, _)) = explorer(3, numbers=False)
     with torch.no_grad():
         sure = (torch.sigmoid(model(t)) - 0.5).abs().amin(1)
-    rows = shown.tests.rows(Wanted(limit=30, order="least certain")).rows
-    assert [row.index for row in rows] == sure.argsort(stable=True).tolist()
+    rows = shown.tests.rows(Wanted(limit=30, order="least certain"))["rows"]
+    assert [row["index"] for row in rows] == sure.argsort(stable=True).tolist()
     numbers, _, _ = explorer(1, numbers=True)
-    listed = numbers.tests.rows(Wanted(limit=30, order="least certain")).rows
-    assert [row.index for row in listed] == list(range(30))  # of which none is surer than another
+    listed = numbers.tests.rows(Wanted(limit=30, order="least certain"))["rows"]
+    assert [row["index"] for row in listed] == list(range(30))  # of which none is surer than another
 
 
 def test_probabilities_are_those_of_a_model_that_gives_them() -> None:
@@ -118,9 +118,12 @@ def test_probabilities_are_those_of_a_model_that_gives_them() -> None:
     x, t = pictures(90, 0), pictures(30, 1)
     fitted = DualDA(C=0.05, show_progress=False).fit(model, x, layer="3", class_names=NAMES)
     tests = as_training_set(t, 64, task=fitted.task_, names=NAMES)
-    rows = Explorer(Project(Path("x.whence"), Configuration("", ""), fitted, tests)).tests.rows(Wanted()).rows
+    shown = Explorer(Project(Path("x.whence"), Configuration("", ""), fitted, tests))
+    rows = shown.tests.rows(Wanted())["rows"]
     with torch.no_grad():
-        assert [row.probability for row in rows] == pytest.approx(model(t[0]).amax(1)[:24].tolist(), abs=1e-6)
+        assert [row["probability"] for row in rows] == pytest.approx(
+            model(t[0]).amax(1)[:24].tolist(), abs=1e-6
+        )
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")

@@ -70,8 +70,9 @@ def style() -> str:
 def explanation_data(why: Explanation) -> dict[str, Any]:
     """Return what the explorer's page reads of an explanation."""
     summary = {"claim": why.summary.claim, "reasons": plain(why.summary.reasons)}
+    apart = ("members", "others", "typicality")
     return {
-        **facts(why),
+        **{name: value for name, value in facts(why).items() if name not in apart},
         **{name: plain(getattr(why, name)) for name in _SHOWN},
         "effect": why.effect and why.effect.description,
         "truth": plain(why.truth),

@@ -119,7 +119,7 @@ export class WhatIf {
     if (why !== this.why) replace(this.answer);
     this.why = why;
     replace(this.basket, h("h3", {}, "What if"), this.size ? this.list()
-      : h("p", { class: "quiet" }, "Mark training samples as removed or relabelled; then see what the surrogate predicts when it is solved again."),
+      : h("p", { class: "quiet" }, "Mark training samples as removed or relabelled, and see what the re-solved surrogate predicts."),
       this.size ? h("p", {}, h("button", { type: "button", class: "primary", id: "solve", onclick: () => this.solve() }, "solve"), " ",
         h("button", { type: "button", onclick: () => this.clear() }, "clear")) : null,
       h("p", { class: "quiet" }, h("a", { href: "#tab=whatif" }, this.size ? "Which other tests change" : "Many samples at once")), this.answer);
