@@ -103,7 +103,7 @@ def test_page_of_effects_says_what_would_change() -> None:
         "all that raises +4.00",
         "sum of all effects, not the logit +3.00",
         "The logit +7.00 is +6.75 of features and +0.250 of bias",
-        "Effects are to first order, at the softmax surrogate of the whole training set.",
+        "Effects are predicted to first order, at the softmax surrogate of the whole training set.",
     ):
         assert expected in words
     shown, _, glossary = words.partition(" Words surrogate")

@@ -72,7 +72,7 @@ def test_of_effects_labels_and_numbers() -> None:
     labels = explanation(speech="label", verdict=verdict)
     against = tuple(replace(one, differs=True) for one in labels.opponents)
     assert replace(labels, opponents=against).summary.claim.startswith(
-        "“cat” (75.0 %), supported by training samples with it; contradicted by samples without it"
+        "“cat” (75.0\u00a0%), supported by training samples with it; contradicted by samples without it"
     )
     number = explanation(speech="number", verdict=verdict, class_names=("price",))
     assert number.summary.claim == (

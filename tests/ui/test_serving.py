@@ -21,7 +21,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
 from typer.testing import CliRunner
 
-from whence import engine
+from whence import DualDA, engine
 from whence.app import cli
 from whence.engine import Local
 from whence.errors import InvalidInputError
@@ -149,13 +149,13 @@ BUSY = """
 from types import SimpleNamespace
 import torch
 from pathlib import Path
-from whence import engine
+from whence import DualDA, engine
 from whence.app import cli
 from whence.engine import Local
 from whence.ui.server import listen, serve
 
 class Project:
-    path, attributor = Path("x.whence"), None
+    path, attributor = Path("x.whence"), DualDA()
     @property
     def train_bank(self):  # what a thread reads beside the server, in torch's own code
         x = torch.ones(300, 300)
@@ -227,7 +227,7 @@ def test_the_training_set_is_read_on_the_engine_of_the_command(monkeypatch: pyte
     used: Queue[Any] = Queue()
 
     class Project:
-        path, attributor = Path("x.whence"), None
+        path, attributor = Path("x.whence"), DualDA()
 
         @property
         def train_bank(self) -> None:

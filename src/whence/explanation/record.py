@@ -191,8 +191,8 @@ class Explanation:
     @property
     def sparsity(self) -> list[tuple[int, float]]:
         """The share of all absolute scores that the strongest samples hold: (samples, share)."""
-        found = _running(self.scores, np.abs(self.scores))
-        return [(n, held / (found[-1][1] or 1.0)) for n, held in found]
+        sums = _running(self.scores, np.abs(self.scores))
+        return [(n, part / (sums[-1][1] or 1.0)) for n, part in sums]
 
     @property
     def sums(self) -> dict[str, float]:
