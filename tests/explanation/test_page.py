@@ -80,7 +80,8 @@ def test_page_says_what_was_found(kind: str) -> None:
         "678 of 12,345 training samples are support vectors",
         "The relative duality gap of the surrogate is 3.0e-07",
         "“cat” (75.0 %), supported by training samples labelled cat and dog; contradicted by samples "
-        "labelled dog, with 25.0 % of that weight; trust this explanation: the surrogate agrees with the model.",
+        "labelled dog, with 25.0 % of that weight; trust this explanation: the surrogate agrees with the "
+        "model.",
     ):
         assert expected in words
     why = explanation(kind)

@@ -26,7 +26,8 @@ def said(**changes: Any) -> str:
 def test_the_evidence_for_and_against_and_how_far_to_trust_it() -> None:
     assert said() == (
         "“cat” (75.0 %), supported by training samples labelled cat and dog; contradicted by samples "
-        "labelled dog, with 25.0 % of that weight; trust this explanation: the surrogate agrees with the model."
+        "labelled dog, with 25.0 % of that weight; trust this explanation: the surrogate agrees with the "
+        "model."
     )
 
 

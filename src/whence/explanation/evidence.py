@@ -20,15 +20,6 @@ class Reason(NamedTuple):
     words: str
 
 
-@dataclass(frozen=True)
-class Full:
-    """The relevance of the full colour: in the logit's map, and in those of pairs on either sample."""
-
-    logit: float
-    test: float
-    train: float
-
-
 @displayed()
 @dataclass(frozen=True)
 class EffectOf:

@@ -14,7 +14,7 @@ from whence.core.checks import is_integer, shown
 from whence.core.display import line
 from whence.core.words import counted
 from whence.errors import InvalidInputError
-from whence.explanation.evidence import Contribution, EffectOf, Full, Typicality, facts
+from whence.explanation.evidence import Contribution, EffectOf, Typicality, facts
 from whence.explanation.summary import Summary, summarize
 from whence.explanation.wording import MADE_OF, Question, Words, of_members, would_change
 from whence.pages.pictures import as_html
@@ -172,13 +172,13 @@ class Explanation:
         return {"logit": self.logit_map, "test": test, "train": [pair.train_map for pair in self.pairs]}
 
     @property
-    def full(self) -> Full:
-        """The relevance of the full colour in the maps of each kind, which share a scale."""
-        return Full(
-            scale([drawn(self.sample, self.logit_map)]),
-            scale(drawn(self.sample, pair.test_map) for pair in self.pairs),
-            scale(drawn(pair.sample, pair.train_map) for pair in self.pairs),
-        )
+    def full(self) -> dict[str, float]:
+        """The relevance of the full colour in the maps of each kind, ``logit``, ``test`` and ``train``."""
+        return {
+            "logit": scale([drawn(self.sample, self.logit_map)]),
+            "test": scale(drawn(self.sample, pair.test_map) for pair in self.pairs),
+            "train": scale(drawn(pair.sample, pair.train_map) for pair in self.pairs),
+        }
 
     @property
     def waterfall(self) -> list[tuple[int, float]]:

@@ -29,7 +29,7 @@ def spelled(ids: Sequence[int], tokenizer: Any, text: str | None = None) -> tupl
 
 
 def _not_written(tokenizer: Any) -> set[int]:
-    """Return the tokens that a model wants and no text has; an unknown or masked word is a part of its text."""
+    """Return the tokens that a model wants and no text has; an unknown or masked word is part of it."""
     added = {getattr(tokenizer, f"{name}_token_id", None) for name in ("bos", "eos", "pad", "cls", "sep")}
     words = {getattr(tokenizer, f"{name}_token_id", None) for name in ("unk", "mask")}
     return set(tokenizer.all_special_ids) - (words - added)

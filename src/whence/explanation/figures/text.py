@@ -56,7 +56,7 @@ class Texts:
             canvas.text(x, y, fitted, size=SIZE, **style)
             x += canvas.measure(fitted, SIZE, style.get("weight", "normal"))
         y += 0.22
-        full = self.full.logit
+        full = self.full["logit"]
         canvas.text(MARGIN, y, f"relevance of the surrogate’s {why.words.output} on it", size=6, color=GREY)
         canvas.key(WIDTH - MARGIN - KEY, y - 0.07, KEY, full, marker)
         width = WIDTH - 2 * MARGIN
@@ -74,8 +74,8 @@ class Texts:
         y += 0.21
         first, second = MARGIN + NAMES, MARGIN + NAMES + COLUMN + GUTTER
         for x, text, full in (
-            (first, "relevance on the training text", self.full.train),
-            (second, "relevance on the test text", self.full.test),
+            (first, "relevance on the training text", self.full["train"]),
+            (second, "relevance on the test text", self.full["test"]),
         ):
             canvas.text(x, y, text, size=6, color=GREY)
             canvas.key(x + COLUMN - KEY, y - 0.07, KEY, full, marker)
@@ -89,8 +89,8 @@ class Texts:
         end = caption(self.canvas, why, pair, MARGIN, y, NAMES - 0.08, ha="left") + 0.085
         x = MARGIN + NAMES
         for sample, relevance, full in (
-            (pair.sample, pair.train_map, self.full.train),
-            (why.sample, pair.test_map, self.full.test),
+            (pair.sample, pair.train_map, self.full["train"]),
+            (why.sample, pair.test_map, self.full["test"]),
         ):
             end = max(end, self._marked(x, y, COLUMN, sample, relevance, full, LINES_OF_PAIR))
             x = x + COLUMN + GUTTER
