@@ -64,7 +64,7 @@ class Contribution:
     label_text, differs : the label in words, and whether it is another than the target
     score : τ, or the effect; positive is evidence for the target class, or raises its output
     share : its part of all scores of its sign, in [0, 1]
-    bias : the part of the score that comes from the bias, which no feature carries
+    bias : the part of the score that comes from the bias, that no feature accounts for
     coefficient : λ, the global attribution for the target class, by which τ = λ f_i·f(x); None of effects
     sample : the sample itself
     test_map, train_map : relevance of the score on either sample, in the input's shape; of a text, one value

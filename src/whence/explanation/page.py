@@ -5,40 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from whence.core import store
 from whence.core.checks import check_path
 from whence.core.words import counted
-from whence.explanation.evidence import facts
-from whence.explanation.trace import LOW
+from whence.explanation.concepts import ConceptExplanation
+from whence.explanation.evidence import Contribution, Typicality, facts
+from whence.explanation.record import COMPUTED, Explanation
+from whence.explanation.trace import LOW, Passage, Source, Trace
 from whence.explanation.wording import MADE_OF
 from whence.pages.pictures import Pictures, as_small_view, as_view, map_view, plain
 from whence.pages.render import Look, read, render
 from whence.pages.style import ends, marks, one_line, percent
 from whence.pages.texts import readable
 
-if TYPE_CHECKING:
-    from whence.explanation.concepts import ConceptExplanation
-    from whence.explanation.evidence import Contribution, Typicality
-    from whence.explanation.record import Explanation
-    from whence.explanation.trace import Passage, Source, Trace
-
-_SUMS = ("total", "evidence_for", "evidence_against", "share_for", "share_against", "sums")
-_SHOWN = (
-    *_SUMS,
-    "question",
-    "about",
-    "words",
-    "full",
-    "verdict",
-    "effect",
-    "n_members",
-    "waterfall",
-    "sparsity",
-)
+_SHOWN = ("about", "words", "full", "verdict", "n_members", "waterfall", "sparsity")
 
 
 def write_explanations(explanations: Sequence[Explanation], path: str | PathLike[str] | None) -> str:
@@ -73,7 +57,7 @@ def explanation_data(why: Explanation) -> dict[str, Any]:
     apart = ("members", "others", "typicality")
     return {
         **{name: value for name, value in facts(why).items() if name not in apart},
-        **{name: plain(getattr(why, name)) for name in _SHOWN},
+        **{name: plain(getattr(why, name)) for name in (*COMPUTED, *_SHOWN)},
         "effect": why.effect and why.effect.description,
         "truth": plain(why.truth),
         "summary": summary,

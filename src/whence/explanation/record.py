@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 Scores = npt.NDArray[np.float64]
+COMPUTED = ("question", "total", "evidence_for", "evidence_against", "share_for", "share_against", "sums")
+"""Properties of an explanation that are written with its fields."""
 _POINTS = 60  # of a curve
 _SHOWN = 3  # explanations in a cell of a notebook
 
@@ -53,7 +55,7 @@ class Explanation:
     logit : the surrogate's logit of the target, or its prediction of a number; what it is made of sums to it,
         less the base, effects do not
     base : the output without any score: 0, and of a regression the mean of the training targets
-    bias : the part of the logit that comes from the bias, which no feature of an input carries
+    bias : the part of the logit that comes from the bias, that no feature of an input accounts for
     proponents, opponents : the strongest samples of either sign, strongest first
     logit_map : relevance of the surrogate's logit on the test sample; the test maps of all training samples
         sum to it where scores are what it is made of
@@ -148,12 +150,12 @@ class Explanation:
 
     @property
     def share_for(self) -> float:
-        """The part of ``evidence_for`` that the shown proponents carry, in [0, 1]."""
+        """The part of ``evidence_for`` that the shown proponents hold, in [0, 1]."""
         return sum(pair.share for pair in self.proponents)
 
     @property
     def share_against(self) -> float:
-        """The part of ``evidence_against`` that the shown opponents carry, in [0, 1]."""
+        """The part of ``evidence_against`` that the shown opponents hold, in [0, 1]."""
         return sum(pair.share for pair in self.opponents)
 
     @property
@@ -184,7 +186,7 @@ class Explanation:
     def waterfall(self) -> list[tuple[int, float]]:
         """How scores add up from the strongest to the weakest, whatever their sign: (samples, sum so far).
 
-        It ends at ``total``, and has no more points than an eye can tell apart.
+        It ends at ``total``, and has no more points than an eye can see.
         """
         return _running(self.scores, self.scores)
 
@@ -219,16 +221,6 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything shown but pixels, in plain types that JSON takes; of texts also tokens and maps."""
-        computed = (
-            "question",
-            "total",
-            "evidence_for",
-            "evidence_against",
-            "share_for",
-            "share_against",
-            "sums",
-        )
-        sides = {"proponents": self.proponents, "opponents": self.opponents}
         return {
             **facts(self),
             "verdict": self.verdict._asdict(),
@@ -236,8 +228,9 @@ class Explanation:
             "effect": None if self.effect is None else asdict(self.effect),
             "typicality": None if self.typicality is None else self.typicality.to_dict(),
             "members": [why.to_dict() for why in self.members],
-            **{name: getattr(self, name) for name in computed},
-            **{name: [self._plain(pair) for pair in pairs] for name, pairs in sides.items()},
+            **{name: getattr(self, name) for name in COMPUTED},
+            "proponents": [self._plain(pair) for pair in self.proponents],
+            "opponents": [self._plain(pair) for pair in self.opponents],
             **_text(self, "logit_map"),
             "others": [why.to_dict() for why in self.others],
         }

@@ -48,7 +48,7 @@ class Summary(NamedTuple):
 
     @property
     def because(self) -> str:
-        """The reasons in words: doubts first, the worst of them first, then what speaks for trust."""
+        """The reasons in words: doubts first, the worst of them first, then the reasons to trust it."""
         doubts = [
             reason.words for level in ("no", "care") for reason in self.reasons if reason.trust == level
         ]

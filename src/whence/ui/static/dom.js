@@ -63,7 +63,7 @@ export function fail(element, error) {
 }
 
 // A line for screen readers.
-export function tell(words) {
+export function announce(words) {
   place("status").textContent = words;
 }
 

@@ -1,6 +1,6 @@
 // The page: what is chosen, and how keys and clicks change it.
 
-import { Name, count, fail, glossed, h, percent, place, replace, roving, short, tell } from "./dom.js";
+import { Name, announce, count, fail, glossed, h, percent, place, replace, roving, short } from "./dom.js";
 import { readAsked } from "./asked.js";
 import { plain, readAddress, tabOf, writeAddress } from "./address.js";
 import { sampleView, scaleKey } from "./maps.js";
@@ -47,20 +47,20 @@ async function explain(over = false) {
       if (!state.fitted) await meanwhile(mine);
       await fitEffects();
     } else if (question === "made of" && C !== null && !state.solved.has(C)) {
-      tell(`Solving at C = ${short(C)} …`);
-      await source.solveAt(C, ({ seconds }) => tell(`Solving at C = ${short(C)} … ${seconds.toFixed(1)} s`));
+      announce(`Solving at C = ${short(C)} …`);
+      await source.solveAt(C, ({ seconds }) => announce(`Solving at C = ${short(C)} … ${seconds.toFixed(1)} s`));
       state.solved.add(C);
     }
     if (mine !== state.asked) return; // a later choice came in between
     const why = await answer(state.choice);
     if (mine !== state.asked) return;
     drawn(why);
-    tell(`${why.test === null ? "Your sample" : `Test sample ${why.test}`}: ${new Name(why.verdict.predicted)}${why.speech !== "class" ? "" : `, ${percent(why.probability)}`}`);
+    announce(`${why.test === null ? "Your sample" : `Test sample ${why.test}`}: ${new Name(why.verdict.predicted)}${why.speech !== "class" ? "" : `, ${percent(why.probability)}`}`);
   } catch (error) {
     if (mine !== state.asked) return;
     [state.choice.question] = state.info.questions;
     fail(panel, error);
-    tell("");
+    announce("");
   } finally {
     if (mine === state.asked) panel.removeAttribute("aria-busy");
   }

@@ -110,7 +110,7 @@ export function card(pair, why, names, mark, actions) {
         h("span", { class: `score ${side(pair.score)}-ink` }, `${why.question === "made of" && !why.n_members ? "τ " : ""}${scored(pair)}`),
         h("span", { class: "share", "--share": pair.share }),
         h("span", { class: "quiet" }, `${percent(pair.share)} of all ${why.words.share[pair.score >= 0 ? 0 : 1]}, sample ${pair.index}`),
-        why.other_scores ? h("span", { class: "quiet other-score", title: why.question === "made of" ? "What would change without it" : "Its part of the logit" }, otherScore(pair, why)) : null,
+        why.other_scores ? h("span", { class: "quiet other-score", title: why.question === "made of" ? "How much higher the output is with this sample than without it" : "Its part of the logit" }, otherScore(pair, why)) : null,
         why.question === "made of" && !why.n_members ? h("span", { class: "quiet doubt" }) : null,
         h("span", { class: "mark" }))));
   drawMark(item, mark, names);
@@ -133,7 +133,7 @@ export function pairView(pair, why, names) {
 // What the maps of a pair are of.
 function partly(pair, why, names) {
   const colours = why.speech === "number" ? "Blue parts pull up, orange ones pull down." : `Blue parts support ${names[why.target]}, orange ones contradict it.`;
-  const other = otherScore(pair, why), also = other ? `${why.question === "made of" ? "What would change without it" : "What the logit is made of"}: ${other}. ` : "";
+  const other = otherScore(pair, why), also = other ? `${why.question === "made of" ? "With this sample, compared with training without it" : "What the logit is made of"}: ${other}. ` : "";
   if (why.n_members) return [". ", colours];
   if (why.question === "made of") return glossed(`; λ = ${signed(pair.coefficient)}. ${also}${colours}`);
   return [`. ${also}The maps on both samples show the effect without the part of the bias.`];
