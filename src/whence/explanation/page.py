@@ -54,7 +54,7 @@ def style() -> str:
 def explanation_data(why: Explanation) -> dict[str, Any]:
     """Return what the explorer's page reads of an explanation."""
     summary = {"claim": why.summary.claim, "reasons": plain(why.summary.reasons)}
-    apart = ("members", "others", "typicality")
+    apart = ("members", "others", "typicality", "class_names", "input")
     return {
         **{name: value for name, value in facts(why).items() if name not in apart},
         **{name: plain(getattr(why, name)) for name in (*COMPUTED, *_SHOWN)},
@@ -96,8 +96,7 @@ def concepts_data(why: ConceptExplanation) -> dict[str, Any]:
         for part in why.parts
     ]
     return {
-        **facts(why),
-        "full": why.full,
+        **{name: getattr(why, name) for name in ("index", "score", "bias", "is_basis", "full")},
         "train": as_view(why.train),
         "test": as_view(why.test),
         "parts": parts,

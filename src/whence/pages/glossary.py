@@ -55,8 +55,8 @@ GLOSSARY = (
          "How a score is propagated from layer to layer back to the input (layer-wise relevance "
          "propagation)."),
     Term("effect", "effect", r"\b[Ee]ffects?\b",
-         "How much the output would change if the training sample were removed and the model trained "
-         "again, as the surrogate predicts it."),
+         "How much higher the output is with the training sample than if the model were trained without "
+         "it, as the surrogate predicts."),
     Term("to first order", "first-order", r"\bto first order\b",
          "Predicted from the derivative of the surrogate, without solving it again: exact for small "
          "changes only."),

@@ -31,7 +31,8 @@ def resolved(explorer: Explorer, asked: Changes) -> Resolved:
     Of a sample that is named several times the first counts, and those named one by one come first. A new
     label that a sample has already is no change.
     """
-    _require_classes(explorer)
+    if not explorer.task.has_classes:
+        raise InvalidInputError("'What if' must be asked of classes. These outputs are labels or numbers.")
     labels = explorer.project.explainer.labels_
     new: dict[int, int | None] = dict.fromkeys(asked.remove)
     for index, label in asked.relabel.items():
@@ -56,11 +57,6 @@ def _members(explorer: Explorer, group: Group) -> tuple[Ints, Ints]:
     label = None if group.label is None else explorer.check_class("label", group.label)
     places = explorer.training.fitting(label, group.search)
     return places, labels[places]
-
-
-def _require_classes(explorer: Explorer) -> None:
-    if not explorer.task.has_classes:
-        raise InvalidInputError("'What if' must be asked of classes. These outputs are labels or numbers.")
 
 
 def what_if(explorer: Explorer, asked: Question) -> Answer:

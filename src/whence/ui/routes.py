@@ -109,18 +109,15 @@ def _training(app: FastAPI, explorer: Explorer) -> None:
 
 
 def _solved(app: FastAPI, explorer: Explorer) -> None:
-    def once(work: Callable[[], Any]) -> StreamingResponse:
-        return _answered(Run(work), lambda result: result)
-
     @app.post("/api/whatif")
     def one_test(question: Asking) -> StreamingResponse:
         """Solve the surrogate with changes, for one test; lines of JSON: progress, then the answer."""
-        return once(lambda: what_if(explorer, question))
+        return _answered(Run(lambda: what_if(explorer, question)))
 
     @app.post("/api/whatif/tests")
     def all_tests(changes: Changes) -> StreamingResponse:
         """Solve the surrogate with changes, for all tests; lines of JSON: progress, then which change."""
-        return once(lambda: what_changes(explorer, changes))
+        return _answered(Run(lambda: what_changes(explorer, changes)))
 
     @app.post("/api/path")
     def path(C: Annotated[float, Query(gt=0, description="One of the C of /api/info")]) -> StreamingResponse:
@@ -131,12 +128,12 @@ def _solved(app: FastAPI, explorer: Explorer) -> None:
     @app.post("/api/gallery")
     def concepts(page: Page) -> StreamingResponse:
         """A page of the concepts that the classes use; lines of JSON: progress, then the page."""
-        return once(lambda: gallery(explorer, page.offset, page.limit))
+        return _answered(Run(lambda: gallery(explorer, page.offset, page.limit)))
 
     @app.post("/api/comparison")
     def comparison(one: int, other: int | None = None) -> StreamingResponse:
         """Compare a class with another, or with all; lines of JSON: progress, then the comparison."""
-        return once(lambda: compare(explorer, one, other))
+        return _answered(Run(lambda: compare(explorer, one, other)))
 
     @app.post("/api/ranking")
     def ranking() -> StreamingResponse:
@@ -163,7 +160,7 @@ def _solved(app: FastAPI, explorer: Explorer) -> None:
         explorer.solved.effects.stop()
 
 
-def _answered(run: Run[Any], data: Callable[[Any], Any]) -> StreamingResponse:
+def _answered(run: Run[Any], data: Callable[[Any], Any] = lambda result: result) -> StreamingResponse:
     return StreamingResponse(followed(run, data), media_type="application/x-ndjson")
 
 

@@ -79,11 +79,11 @@ class Solved:
     """Surrogates of a project, solved once each, with a lock of their own: explanations go on meanwhile."""
 
     def __init__(self, project: Project, max_seconds: float | None) -> None:
-        self.project, self._max_seconds = project, max_seconds
+        self.project = project
         self._path: dict[float, DualDA] = {}
         self._locks = {name: threading.Lock() for name in ("path", "changed", "stability")}
         self._changed: tuple[Any, DualDA] | None = None
-        self.effects: Background[Effects] = Background(self._fit_effects)
+        self.effects: Background[Effects] = Background(lambda: project.with_effects(max_seconds).effects)
         self.novelty: Background[Usualness] = Background(lambda: project.usualness)
         self.wrong_labels: Background[WrongLabels] = Background(self._rank)
 
@@ -130,9 +130,6 @@ class Solved:
                 f"'C' must be left out except for what a logit is made of by a DualDA. Got {C:g}."
             )
         return cast(Explaining, method) if supported.members else self.effects.result()
-
-    def _fit_effects(self) -> Effects:
-        return self.project.with_effects(self._max_seconds).effects
 
     @functools.cached_property
     def components(self) -> Concepts:
