@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from torch.utils.data import TensorDataset
-from whence.surrogate.sketch import check_same, sketch
 
 import whence
 from tests.helpers.explored import NAMES, M, N, network, pictures
@@ -20,10 +19,11 @@ from whence.data import as_training_set
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, extract
 from whence.project import Configuration, Project
-from whence.ui import schema
+from whence.surrogate.identity import check_same, sketch
 from whence.ui.changes import what_if
 from whence.ui.classes import classes
 from whence.ui.explorer import Explorer
+from whence.ui.requests import Question
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -167,7 +167,7 @@ def test_the_explorer_refuses_another_set() -> None:
     explorer = Explorer(Project(Path("x.whence"), Configuration(model="", data=""), explainer, tests))
     for ask in (
         lambda: explorer.solved.at(explorer.solved.Cs()[0]),
-        lambda: what_if(explorer, schema.Question(test=0, remove=[1])),
+        lambda: what_if(explorer, Question(test=0, remove=[1])),
         lambda: classes(explorer),
         lambda: explorer.training.suspects(0, 5),
     ):

@@ -21,7 +21,7 @@ from whence.project import Project
 from whence.ui.changes import what_if
 from whence.ui.classes import classes
 from whence.ui.explorer import Explorer
-from whence.ui.schema import Question, Wanted
+from whence.ui.requests import Question, Wanted
 
 BAD, BAD_TESTS = [0, 17, 50, 89], [0, 3]
 N, M = 90, 30
@@ -143,27 +143,28 @@ def test_what_if_and_other_C_are_those_of_the_set_without_them(projects: tuple[P
 
 def test_the_explorer_shows_the_same(projects: tuple[Project, Project]) -> None:
     some, fewer = map(Explorer, projects)
-    assert some.info().n_tests == M - len(BAD_TESTS)
+    assert some.info()["n_tests"] == M - len(BAD_TESTS)
     for fact in ("kind", "accuracy", "agreement", "n_support"):
-        assert getattr(some.info(), fact) == getattr(fewer.info(), fact)
+        assert some.info()[fact] == fewer.info()[fact]
     rows, expected = some.tests.rows(Wanted(limit=100)), fewer.tests.rows(Wanted(limit=100))
-    assert rows.total == expected.total
-    assert [row.index for row in rows.rows] == [TESTS[row.index] for row in expected.rows]
+    assert rows["total"] == expected["total"]
+    assert [row["index"] for row in rows["rows"]] == [TESTS[row["index"]] for row in expected["rows"]]
     C = some.solved.Cs()[3]
     shown, other = some.explain(4, C=C), fewer.explain(TESTS.index(4), C=fewer.solved.Cs()[3])
-    assert [pair.index for pair in shown.pairs] == [TRAIN[pair.index] for pair in other.pairs]
+    assert [pair["index"] for pair in shown["pairs"]] == [TRAIN[pair["index"]] for pair in other["pairs"]]
     gone = int(projects[0].explainer.support_[0])
     answers = (
         what_if(some, Question(test=4, remove=[gone])),
         what_if(fewer, Question(test=TESTS.index(4), remove=[TRAIN.index(gone)])),
     )
     for fact in ("target", "changed_tests", "n_tests"):
-        assert getattr(answers[0], fact) == getattr(answers[1], fact)
-    np.testing.assert_allclose(answers[0].after.logits, answers[1].after.logits, atol=1e-5)
-    tops = [[view.top for view in classes(explorer).rows] for explorer in (some, fewer)]
+        assert answers[0][fact] == answers[1][fact]
+    logits = [answer["after"]["logits"] for answer in answers]
+    np.testing.assert_allclose(*logits, atol=1e-5)
+    tops = [[view["top"] for view in classes(explorer)["rows"]] for explorer in (some, fewer)]
     assert tops[0] == [[TRAIN[i] for i in top] for top in tops[1]]
-    suspects = [explorer.training.suspects(0, 5).rows for explorer in (some, fewer)]
-    assert [row.index for row in suspects[0]] == [TRAIN[row.index] for row in suspects[1]]
+    suspects = [explorer.training.suspects(0, 5)["rows"] for explorer in (some, fewer)]
+    assert [row["index"] for row in suspects[0]] == [TRAIN[row["index"]] for row in suspects[1]]
 
 
 AUDITS: dict[str, Callable[[whence.DualDA, Any], Any]] = {

@@ -18,7 +18,7 @@ from benchmarks.language.naming import Scene, Scores
 from benchmarks.language.tuning import Language, losses, tune
 from whence import DualDA
 from whence.core.arrays import Doubles
-from whence.explanation.bands import Bands
+from whence.explanation.trace import Bands
 from whence.features import FeatureBank
 from whence.svm.inputs import spread
 

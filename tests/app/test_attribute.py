@@ -75,9 +75,9 @@ def test_an_ensemble_is_fitted_saved_and_told_with_its_spread(place: Path) -> No
     assert (place / "why" / "test-1.png").is_file()
 
 
-def test_how_usual_a_test_is_stands_below_its_samples(fitted: Path) -> None:
+def test_how_typical_a_test_is_stands_below_its_samples(fitted: Path) -> None:
     (found,) = json.loads(run("attribute", "x.whence", "--tests", "1", "-k", "2", "--json").stdout)
     said = run("attribute", "x.whence", "--tests", "1").stdout
-    assert found["usual"]["heading"] in said
-    assert len(found["usual"]["neighbours"]) == 5
-    assert f"Nearest to training samples {found['usual']['neighbours'][0]['index']} (" in said
+    assert found["typicality"]["heading"] in said
+    assert len(found["typicality"]["neighbours"]) == 5
+    assert f"Nearest to training samples {found['typicality']['neighbours'][0]['index']} (" in said

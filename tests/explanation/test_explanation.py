@@ -20,7 +20,7 @@ from matplotlib.text import Text
 from tests.helpers.colours import contrast, rgb
 from tests.helpers.explained import TEXT, effects, explanation, pair, random
 from whence.errors import InvalidInputError
-from whence.explanation import Explanations, Foretold, Sample
+from whence.explanation import EffectOf, Explanations, Sample
 from whence.explanation.figures.canvas import Canvas
 from whence.explanation.figures.text import lines, passages
 from whence.pages.style import BLUE, INK, ORANGE, drawn, heat, marker, scale
@@ -115,7 +115,7 @@ def test_figure_says_what_was_found(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("output", "name"), [("logit", "logit"), ("log_prob", "log-probability")])
 def test_figure_of_effects_says_what_would_change(kind: str, output: str, name: str) -> None:
-    why = effects(kind, foretold=Foretold(output))
+    why = effects(kind, effect=EffectOf(output))
     assert why.question == "would change"
     figure = why.plot()
     for expected in (
@@ -138,10 +138,10 @@ def test_figure_of_effects_says_what_would_change(kind: str, output: str, name: 
     assert inside(figure)
 
 
-def test_effects_tell_their_question_as_data() -> None:
+def test_effects_state_their_question_as_data() -> None:
     record = json.loads(json.dumps(effects().to_dict()))
     assert record["question"] == "would change"
-    assert record["foretold"] == {"output": "logit", "surrogate": "softmax surrogate"}
+    assert record["effect"] == {"output": "logit", "surrogate": "softmax surrogate"}
     assert (record["logit"], record["sums"]["total"]) == (7.0, 3.0)
     assert record["proponents"][0]["score"] == 2.0
     assert explanation().to_dict()["question"] == "made of"

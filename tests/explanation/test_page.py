@@ -79,9 +79,9 @@ def test_page_says_what_was_found(kind: str) -> None:
         "The pairs shown score +2.50 together",
         "678 of 12,345 training samples are support vectors",
         "The relative duality gap of the surrogate is 3.0e-07",
-        "“cat” rests on likeness to training samples labelled cat and dog; samples labelled dog speak "
-        "against it, with 25.0 % of that weight; trust this explanation: the surrogate gives the model’s "
-        "answer.",
+        "“cat” (75.0 %), supported by training samples labelled cat and dog; contradicted by samples "
+        "labelled dog, with 25.0 % of that weight; trust this explanation: the surrogate agrees with the "
+        "model.",
     ):
         assert expected in words
     why = explanation(kind)
@@ -104,7 +104,7 @@ def test_page_of_effects_says_what_would_change() -> None:
         "all that raises +4.00",
         "sum of all effects, not the logit +3.00",
         "The logit +7.00 is +6.75 of features and +0.250 of bias",
-        "Effects are to first order, at the softmax surrogate of the whole training set.",
+        "Effects are predicted to first order, at the softmax surrogate of the whole training set.",
     ):
         assert expected in words
     shown, _, glossary = words.partition(" Words surrogate")
@@ -183,7 +183,7 @@ def test_page_without_opponents_truth_or_evidence() -> None:
         "logit_map": np.zeros((1, 6, 5), dtype=np.float32),
     }
     words = Page(Explanations([explanation(**empty)]).to_html()).words
-    assert "No training sample speaks against this class." in words
+    assert "No training sample contradicts this class." in words
     assert "True label" not in words
     assert "Explained owl" in words
     assert "⚠ The surrogate predicts “dog”: do not trust this explanation." in words
@@ -229,7 +229,7 @@ def test_tokens_are_marked_with_their_values_and_can_be_read() -> None:
         assert all(contrast(rgb(ground), rgb(ink)) >= 4.5 for ground in grounds)
 
 
-def test_every_sample_is_shown_plain_beside_its_map_and_stands_in_the_page_once() -> None:
+def test_every_sample_is_shown_plain_next_to_its_map_and_stands_in_the_page_once() -> None:
     why = explanation("colour")
     page = Page(Explanations([why, why]).to_html())
     stored = {f"#{picture['id']}": picture["href"] for picture in page.every("image")}
@@ -248,7 +248,7 @@ def test_every_sample_is_shown_plain_beside_its_map_and_stands_in_the_page_once(
     assert not Page(page_of("text")).every("input")
 
 
-def test_words_of_the_glossary_are_controls_that_tell_what_they_mean() -> None:
+def test_words_of_the_glossary_are_controls_that_show_their_meaning() -> None:
     page = Page(page_of("grey", "text"))
     controls = [control for control in page.every("button") if control["class"] == "term"]
     listed = {meaning["id"] for meaning in page.every("dd")}

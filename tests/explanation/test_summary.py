@@ -9,54 +9,56 @@ import numpy as np
 import pytest
 
 from tests.helpers.explained import effects, explanation, pair
-from whence.explanation import Sample, Usual
+from whence.explanation import Neighbour, Sample, Typicality
+from whence.explanation.evidence import Reason
 from whence.explanation.summary import stability
-from whence.explanation.usual import Neighbour, Reason
 
 
-def usual(strange: bool) -> Usual:
+def typicality(novel: bool) -> Typicality:
     sample = Sample(image=np.zeros((6, 5), dtype=np.float32))
-    return Usual(strange, 0.99, 0.95, 100, (Neighbour(3, "cat", 0.1, sample),))
+    return Typicality(novel, 0.99, 0.95, 100, (Neighbour(3, "cat", 0.1, sample),))
 
 
 def said(**changes: Any) -> str:
     return explanation(**changes).summary.sentence.replace("\u00a0", " ")
 
 
-def test_what_it_rests_on_what_speaks_against_it_and_how_far_to_trust_it() -> None:
+def test_the_evidence_for_and_against_and_how_far_to_trust_it() -> None:
     assert said() == (
-        "“cat” rests on likeness to training samples labelled cat and dog; samples labelled dog speak "
-        "against it, with 25.0 % of that weight; trust this explanation: the surrogate gives the model’s "
-        "answer."
+        "“cat” (75.0 %), supported by training samples labelled cat and dog; contradicted by samples "
+        "labelled dog, with 25.0 % of that weight; trust this explanation: the surrogate agrees with the "
+        "model."
     )
 
 
 def test_reasons_join_and_the_worst_of_them_decides() -> None:
-    assert said(usual=usual(False)).endswith(
-        "trust this explanation: the surrogate gives the model’s answer and the training set has samples "
-        "like this one."
+    assert said(typicality=typicality(False)).endswith(
+        "trust this explanation: the surrogate agrees with the model and the training set has similar "
+        "samples."
     )
-    assert said(usual=usual(True)).endswith(
-        "take this explanation with care: nothing like this was in the training set, although the surrogate "
-        "gives the model’s answer."
+    assert said(typicality=typicality(True)).endswith(
+        "take this explanation with care: nothing like this is in the training set, although the surrogate "
+        "agrees with the model."
     )
-    assert said(usual=usual(True), surrogate_class=2).endswith(
-        "do not trust this explanation: the surrogate predicts “owl” and nothing like this was in the "
+    assert said(typicality=typicality(True), surrogate_class=2).endswith(
+        "do not trust this explanation: the surrogate predicts “owl” and nothing like this is in the "
         "training set."
     )
-    assert "take this explanation with care: the surrogate was not solved to the end" in said(gap=0.1)
+    assert "take this explanation with care: the surrogate is not solved to convergence" in said(gap=0.1)
 
 
 def test_a_contested_prediction_and_a_few_of_many_samples() -> None:
     contested = said(scores=np.array([2.0, 1.0, -0.5, -2.4]))
-    assert "with 96.7 % of that weight, so that it is contested" in contested
+    assert "closely contested by samples labelled dog, with 96.7 % of that weight" in contested
     few = (pair("grey", 7, 0, 0.05, 0.0125, (1, 6, 5)),)
-    assert "the samples shown hold only 1.2 % of what it rests on" in said(proponents=few)
+    assert "the samples shown hold only 1.2 % of its evidence" in said(proponents=few)
 
 
 def test_without_samples_of_a_sign() -> None:
-    assert "; nothing speaks against it; trust" in said(opponents=())
-    assert "“cat” rests on no training sample; samples labelled dog" in said(proponents=())
+    assert "; nothing contradicts it; trust" in said(opponents=())
+    assert "“cat” (75.0 %), supported by no training sample; contradicted by samples labelled dog" in said(
+        proponents=()
+    )
 
 
 def test_of_effects_labels_and_numbers() -> None:
@@ -71,7 +73,7 @@ def test_of_effects_labels_and_numbers() -> None:
     labels = explanation(label_kind="label", verdict=verdict)
     against = tuple(replace(one, differs=True) for one in labels.opponents)
     assert replace(labels, opponents=against).summary.claim.startswith(
-        "“cat” rests on likeness to training samples with it; samples without it speak against it"
+        "“cat” (75.0\u00a0%), supported by training samples with it; contradicted by samples without it"
     )
     number = explanation(label_kind="number", verdict=verdict, class_names=("price",))
     assert number.summary.claim == (
@@ -80,9 +82,9 @@ def test_of_effects_labels_and_numbers() -> None:
 
 
 def test_names_of_any_length_are_short_and_on_one_line() -> None:
-    told = said(class_names=("a\nb" * 500, "dog", "owl"))
-    assert len(told) < 600
-    assert "\n" not in told
+    sentence = said(class_names=("a\nb" * 500, "dog", "owl"))
+    assert len(sentence) < 600
+    assert "\n" not in sentence
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ import pytest
 from scipy.sparse import csr_array
 
 from whence.data.corpus import Around
-from whence.explanation.bands import Bands
-from whence.explanation.trace import Passage, Source, Token, Trace
-from whence.explanation.trace_page import grouped, sentences, strongest_tokens
+from whence.explanation.page import grouped, sentences, strongest_tokens
+from whence.explanation.trace import Bands, Passage, Source, Token, Trace
 
 WILD = '<img src=x onerror="alert(1)">'
 
@@ -81,34 +80,36 @@ def test_it_says_how_far_to_trust_it(trace: Trace) -> None:
     html = trace.to_html()
     assert "1 of 2 words, 50.0\u00a0%" in html
     assert "do not trust these passages" in html
-    assert "names it in 50.0\u00a0% of 2 places of documents that it has not seen" in html
+    assert "predicts it in 50.0\u00a0% of 2 places of documents that it has not seen" in html
     sure = replace(trace, tokens=(token(" sea", True),) * 2, bands=None)
     assert "at all 2 words." in sentences(sure)[1]
     assert "In places like" not in sure.to_html()
-    assert "It was given" not in trace.to_html()
-    assert "the model itself would write 1 of 2." in replace(trace, written=False).to_html()
+    assert "The answer was given" not in trace.to_html()
+    assert "the model itself would write 1 of its 2 words." in replace(trace, written=False).to_html()
     assert "Low agreement" not in html
     few = Bands.of(np.array([12, 12, 12]), np.array([True, False, False]), held_out=True)
     doubted = replace(trace, bands=few)
     assert (
-        "in 3 places of documents that it has not seen the surrogate names the model’s"
+        "in 3 places of documents that it has not seen the surrogate predicts the model’s"
         in sentences(doubted)[2]
     )
     assert doubted.to_html().count("⚠ Low agreement:") == 2
     nobody = replace(trace, proponents=())
-    assert sentences(nobody)[0] == "None of the 3 documents speaks for this answer."
-    assert "No document speaks for it." in nobody.to_html()
+    assert sentences(nobody)[0] == "None of the 3 documents supports this answer."
+    assert "No document supports it." in nobody.to_html()
 
 
 def test_passages_of_one_document_are_together(trace: Trace) -> None:
     groups = grouped(trace.tokens[0].proponents)
-    assert [(group.document, group.score) for group in groups] == [(1, 4.0), (2, 2.0)]
-    assert [one.score for one in groups[0].passages] == [3.0, 1.0]
+    assert [[(one.document, one.score) for one in group] for group in groups] == [
+        [(1, 3.0), (1, 1.0)],
+        [(2, 2.0)],
+    ]
     swapped = grouped((passage(5, -3.0), passage(4, -2.0), passage(4, -1.5)))
-    assert [(group.document, group.score) for group in swapped] == [(4, -3.5), (5, -3.0)]
+    assert [group[0].document for group in swapped] == [4, 5]
 
 
-def test_the_words_that_a_document_speaks_for(trace: Trace) -> None:
+def test_the_words_that_a_document_supports(trace: Trace) -> None:
     assert strongest_tokens(trace, trace.proponents[0]) == [(" sea", 2.0), (WILD, 1.0)]
     assert strongest_tokens(trace, trace.opponents[0]) == [(" sea", -1.0)]
 

@@ -215,9 +215,9 @@ def _of_members() -> Ensemble:
     return made.fit([world.network(), world.network()], (world.X(), world.y()))
 
 
-def _usual() -> Any:
+def _typicality() -> Any:
     explainer = world.fitted("dualda")
-    return explainer.explain(world.X(1), usualness=explainer.usualness(k=2))[0].usual
+    return explainer.explain(world.X(1), usualness=explainer.usualness(k=2))[0].typicality
 
 
 def _one_class(name: str) -> Callable[[], Any]:
@@ -364,7 +364,7 @@ EFFECTS = [
     Call("Effects.faithfulness_features", _effects("faithfulness_features"), {"features": TEST_FEATURES}),
     Call("Effects.usualness", _effects("usualness"), USUALNESS),
     Call("Ensemble.explain", lambda: _of_members().explain, {"x": TESTS, "k": K_ARG}),
-    Call("Usual.to_dict", lambda: _usual().to_dict, {}),
+    Call("Typicality.to_dict", lambda: _typicality().to_dict, {}),
     Call("OneClass.how_usual", _one_class("how_usual"), {"x": TESTS, "target": TARGET}),
     Call("OneClass.how_usual_features", _one_class("how_usual_features"), {"features": TEST_FEATURES}),
     Call("Effects.explain", _effects("explain"), EXPLAINED, lambda r, a: len(r) == n_rows(a["x"])),

@@ -25,11 +25,11 @@ MODULES = (
 _RECORDS = """
     CChoice PathPoint Solution FeatureBank GradientBank Entry ClassSummary ClassView Coreset Direction
     GroupAttribution
-    SharedEvidence Values WrongLabels Capabilities Ranked TopK Pass ExplainedPairs FlippingResult Resources
+    SharedEvidence Values WrongLabels Capabilities Ranked TopK Flow ExplainedPairs FlippingResult Resources
     Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
-    Case Row Outcome SubsetSolution Foretold StrangeSamples Group
-    Nearness Novelty Usual Neighbour
+    Case Row Outcome SubsetSolution EffectOf StrangeSamples Group
+    Nearness Novelty Typicality Neighbour
     Band Bands Changed Passage Token Trace Without
 """  # calls give them back: a user reads and never makes them
 _CONSTANTS = """
@@ -60,6 +60,7 @@ _SUBCLASSED = (
     "Hinges",
     "Tube",
     "Problem",
+    "Targets",
     "Makes",
     "SharingRule",
     "SpreadingRule",

@@ -1,4 +1,4 @@
-"""How well colours can be told apart."""
+"""How well colours can be distinguished."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from whence.explanation import Contribution, Explanation, Foretold, Sample
+from whence.explanation import Contribution, EffectOf, Explanation, Sample
 from whence.tasks import Verdict
 
 TEXT = ("[CLS]", " shares", " rose", " 12", "%", " on", " <b>Friday</b>", " after", " profit", "s", "[SEP]")
@@ -41,7 +41,7 @@ def pair(
     return Contribution(
         index=index,
         label=label,
-        told=str(label),
+        label_text=str(label),
         differs=False,
         score=score,
         share=share,
@@ -57,7 +57,7 @@ def explanation(kind: str = "grey", **changes: Any) -> Explanation:
     """Two proponents and an opponent; logit 3, 75 % and 50 % of the evidence shown."""
     shown, shape = sample(kind, 0)
     fields: dict[str, Any] = {
-        "foretold": None,
+        "effect": None,
         "label_kind": "class",
         "sample": shown,
         "predicted": 0,
@@ -78,10 +78,10 @@ def explanation(kind: str = "grey", **changes: Any) -> Explanation:
         "n_support": 678,
         "gap": 3e-7,
     }
-    return Explanation(**_told(fields | changes))
+    return Explanation(**_with_names(fields | changes))
 
 
-def _told(fields: dict[str, Any]) -> dict[str, Any]:
+def _with_names(fields: dict[str, Any]) -> dict[str, Any]:
     """Put classes into words, as their task does; other tasks say theirs."""
     if fields["label_kind"] != "class":
         return fields
@@ -96,7 +96,8 @@ def _told(fields: dict[str, Any]) -> dict[str, Any]:
     )
     sides = {
         side: tuple(
-            replace(one, told=names[one.label], differs=one.label != fields["target"]) for one in fields[side]
+            replace(one, label_text=names[one.label], differs=one.label != fields["target"])
+            for one in fields[side]
         )
         for side in ("proponents", "opponents")
     }
@@ -107,7 +108,7 @@ def effects(kind: str = "grey", **changes: Any) -> Explanation:
     """Two samples that raise the output and one that lowers it; effects sum to 3, the logit is 7."""
     shape = sample(kind, 0)[1]
     fields: dict[str, Any] = {
-        "foretold": Foretold("logit"),
+        "effect": EffectOf("logit"),
         "logit": 7.0,
         "proponents": (pair(kind, 7, 0, 2.0, 0.5, shape, False), pair(kind, 2, 1, 1.0, 0.25, shape, False)),
         "opponents": (pair(kind, 5, 1, -0.5, 0.5, shape, False),),

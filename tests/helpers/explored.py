@@ -1,7 +1,8 @@
-"""Small projects for the explorer: of pictures, texts and plain values."""
+"""Small projects for the explorer, of pictures, texts and plain values, and ways to ask its interface."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -161,3 +162,37 @@ def text_project(preprocess: Any = None) -> Project:
     names = ("business", "sport", "politics")
     made = spelling if preprocess is None else preprocess(spelling)
     return project(model.eval(), (words, labels), test, names=names, preprocess=made)
+
+
+POST = {"x-whence": "1"}
+
+
+def connect(explorer: Any, **options: Any) -> Any:
+    """A client of an explorer's interface."""
+    from fastapi.testclient import TestClient
+
+    from whence.ui.server import create_app
+
+    app = create_app(explorer, hosts=("127.0.0.1",), **options)
+    return TestClient(app, base_url="http://127.0.0.1:8000", raise_server_exceptions=False)
+
+
+def get(client: Any, path: str) -> Any:
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def post(client: Any, path: str, body: Any = None) -> Any:
+    """The last line of an answer."""
+    sent = {"content": b""} if body is None else {"json": body}
+    answer = client.post(path, headers=POST, **sent)
+    assert answer.status_code == 200, answer.text
+    return json.loads(answer.text.splitlines()[-1])
+
+
+def features(explorer: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Of the training and of the test pictures, by the network itself."""
+    body = explorer.project.explainer.require_model().extractor.model[:-1]
+    with torch.no_grad():
+        return body(pictures(N, 0)[0]).numpy(), body(pictures(M, 1)[0]).numpy()

@@ -1,4 +1,4 @@
-"""Small language models that have learned a few sentences, for whatever asks whence a word comes."""
+"""Small language models that have learned a few sentences, for whatever asks where a word comes from."""
 
 from __future__ import annotations
 

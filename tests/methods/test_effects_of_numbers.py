@@ -78,7 +78,7 @@ def test_a_network_is_fitted_saved_and_explained(tmp_path: Any) -> None:
     (why,) = explainer.explain(x[:1], k=2, truth=y[:1])
     assert why.question == "would change"
     assert "raises" in why.words.side[0]
-    assert "ridge regression" in why.told
+    assert "ridge regression" in why.effect.description
     for pair in why.pairs:  # relevance of an affine map is all of the effect, but biases
         assert pair.score == pytest.approx(float(explainer.attribute(x[:1])[0, pair.index]), rel=1e-3)
     assert "the prediction would be lower" in whence.explanation.Explanations([why]).to_html()

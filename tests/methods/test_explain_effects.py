@@ -92,8 +92,8 @@ def test_the_record_knows_its_question(explainer: Effects) -> None:
     x = images()[0][:2]
     for n, why in enumerate(explainer.explain(x, k=3)):
         assert why.question == "would change"
-        assert why.foretold is not None
-        assert why.foretold.output == "logit"
+        assert why.effect is not None
+        assert why.effect.output == "logit"
         logit = float(explainer.surrogate_.logits(features(explainer, x))[n, why.target])
         assert why.logit == pytest.approx(logit)
         assert why.total == pytest.approx(float(explainer.attribute(x)[n].sum()), abs=1e-6)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import whence
 from whence.errors import InvalidInputError, ModelError
-from whence.explanation.view import Explained
+from whence.explanation.page import explanation_data
 
 K, N = 3, 40
 
@@ -105,7 +105,7 @@ def test_figures_and_pages_show_each_input(tmp_path: Path) -> None:
     plain = found[0].to_dict()
     assert plain["input"] == "scan"
     assert [each["input"] for each in plain["others"]] == ["facts"]
-    assert Explained.of(found[0]).logit == found[0].logit
+    assert explanation_data(found[0])["logit"] == found[0].logit
     with pytest.raises(InvalidInputError, match="'input' must be one of the model's inputs, 'scan', 'facts'"):
         found.plot(0, "sound")
     with pytest.raises(ModelError, match="Concepts and measures of maps are of models with one input"):

@@ -1,4 +1,4 @@
-"""How usual tests are, beside their explanations, for every task; expected values by scikit-learn."""
+"""How typical tests are, next to their explanations, for every task; expected values by scikit-learn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import nn
 import whence
 from tests.helpers.explained import explanation
 from whence.errors import InvalidInputError
-from whence.explanation import Neighbour, Sample, Usual
+from whence.explanation import Neighbour, Sample, Typicality
 
 N = 60
 LABELS = {
@@ -35,7 +35,9 @@ def test_of_every_task_it_is_the_neighbours_of_unit_features(task: str) -> None:
     model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, K))
     explainer = whence.DualDA(C=0.1, show_progress=False).fit(model, (x, y), task=task)
     tests = torch.cat([x[:2] + 0.001, -x[:1]])
-    usual = [why.usual for why in explainer.explain(tests, k=1, target=0, usualness=explainer.usualness(k=3))]
+    usual = [
+        why.typicality for why in explainer.explain(tests, k=1, target=0, usualness=explainer.usualness(k=3))
+    ]
     with torch.no_grad():
         X, T = (nn.functional.normalize(model[:2](part).double(), dim=1).numpy() for part in (x, tests))
     known = NearestNeighbors(n_neighbors=4).fit(X)
@@ -45,29 +47,30 @@ def test_of_every_task_it_is_the_neighbours_of_unit_features(task: str) -> None:
         assert [neighbour.index for neighbour in one.neighbours] == near.tolist()
         np.testing.assert_allclose([neighbour.distance for neighbour in one.neighbours], far, atol=1e-3)
         assert one.share == pytest.approx((own < far[-1]).mean(), abs=0.04)
-        assert one.neighbours[0].told == explainer.task_.label_text(explainer.labels_[near[0]])
-    assert [one.strange for one in usual] == [False, False, True]
-    assert (usual[2].share, usual[2].asked) == (1.0, N)
+        assert one.neighbours[0].label_text == explainer.task_.label_text(explainer.labels_[near[0]])
+    assert [one.novel for one in usual] == [False, False, True]
+    assert (usual[2].share, usual[2].n_compared) == (1.0, N)
     assert "than all of 60 training samples" in usual[2].detail
     json.dumps(explainer.explain(tests[2:], k=1, target=0, usualness=explainer.usualness()).to_dict())
 
 
-def test_the_mark_stands_beside_the_prediction() -> None:
+def test_the_mark_stands_next_to_the_prediction() -> None:
     near = tuple(Neighbour(i, f"<b>{i}</b>", 0.1 * i, Sample(image=np.zeros((6, 5)))) for i in range(1, 6))
-    strange = explanation(usual=Usual(True, 0.999, 0.99, 2000, near))
-    page = whence.explanation.Explanations([strange]).to_html()
-    assert "Nothing like this was in the training set" in page
+    novel = explanation(typicality=Typicality(True, 0.999, 0.99, 2000, near))
+    page = whence.explanation.Explanations([novel]).to_html()
+    assert "Nothing like this in the training set" in page
     assert "further from its 5th nearest training sample than 99.9" in page
     assert "<b>1</b>" not in page
-    written = [text.get_text() for text in strange.plot().axes[0].texts] if strange.plot().axes else []
-    written += [text.get_text() for text in strange.plot().texts]
+    written = [text.get_text() for text in novel.plot().axes[0].texts] if novel.plot().axes else []
+    written += [text.get_text() for text in novel.plot().texts]
     assert any("nothing like this" in text for text in written)
-    usual = explanation(usual=Usual(False, 0.25, 0.99, 2000, near))
+    usual = explanation(typicality=Typicality(False, 0.25, 0.99, 2000, near))
     page = whence.explanation.Explanations([usual]).to_html()
     assert "Nothing like this" not in page
     assert "nearer to its 5th nearest training sample than 75.0" in page
-    assert explanation().to_dict()["usual"] is None
-    assert usual.to_dict()["usual"]["neighbours"][0] == {"index": 1, "told": "<b>1</b>", "distance": 0.1}
+    assert explanation().to_dict()["typicality"] is None
+    first = usual.to_dict()["typicality"]["neighbours"][0]
+    assert first == {"index": 1, "label_text": "<b>1</b>", "distance": 0.1}
 
 
 def test_what_is_no_usualness_of_the_explainer_is_refused() -> None:

@@ -18,23 +18,9 @@ transformers = pytest.importorskip("transformers")
 
 TEXT = 'Profit up\n\nThe "bank\'s" profit rose 76% to $1.13bn ($600m), it said.  Zyx!'
 PIECES = [
-    "profit",
-    "up",
-    "the",
-    "bank",
-    "s",
-    "rose",
-    "76",
-    "to",
-    "1",
-    "13",
-    "##bn",
-    "600",
-    "##m",
-    "it",
-    "said",
+    *("profit", "up", "the", "bank", "s", "rose", "76", "to", "1", "13", "##bn", "600", "##m", "it", "said"),
+    *"\"'%$.(),!",
 ]
-PIECES += list("\"'%$.(),!")
 
 
 def tokenizer():

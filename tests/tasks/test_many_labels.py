@@ -84,7 +84,7 @@ def test_the_page_names_the_labels_that_are_on(fitted: Any) -> None:
     assert why[0].probability == pytest.approx(torch.sigmoid(z[1]).item(), abs=1e-6)
     for pair in why[0].pairs:
         assert pair.differs == (y[pair.index, 1] == 0)
-        assert pair.told == (
+        assert pair.label_text == (
             ", ".join(n for n, one in zip(NAMES, y[pair.index], strict=True) if one) or "no label"
         )
     words = " ".join(

@@ -1,4 +1,4 @@
-"""A browser, and pages that must not complain."""
+"""An explorer of pictures, its interface, and a browser whose pages must not complain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,25 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.helpers.browsing import CHROMIUM, PATIENCE
+from tests.helpers.browsing import CHROMIUM, PATIENCE, served
+from tests.helpers.explored import connect, picture_project
+from whence.ui.explorer import Explorer
+
+
+@pytest.fixture(scope="module")
+def explorer() -> Explorer:
+    return Explorer(picture_project())
+
+
+@pytest.fixture(scope="module")
+def client(explorer: Explorer) -> Any:
+    return connect(explorer)
+
+
+@pytest.fixture(scope="module")
+def home(explorer: Explorer) -> Iterator[str]:
+    with served(explorer) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

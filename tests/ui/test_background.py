@@ -1,4 +1,4 @@
-"""Work beside all else: begun once, kept, stopped, and begun again."""
+"""Work in the background: begun once, cached, stopped, and begun again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_work_is_begun_once_and_kept() -> None:
     assert begun[0] is not threading.current_thread()
 
 
-def test_work_tells_how_far_it_is_and_stops_between_pieces() -> None:
+def test_work_reports_its_progress_and_stops_between_pieces() -> None:
     done: list[int] = []
     second = threading.Event()
 
@@ -73,7 +73,7 @@ def test_what_went_wrong_is_raised_and_can_be_tried_again() -> None:
 def test_nobody_needs_to_listen() -> None:
     heard: list[tuple[str, int, int]] = []
     progress.tell("work", 1, 2)
-    with progress.listening(lambda *told: heard.append(told)):
+    with progress.listening(lambda *heard_now: heard.append(heard_now)):
         progress.tell("work", 2, 2)
     progress.tell("work", 3, 3)
     assert heard == [("work", 2, 2)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +19,10 @@ from whence.project import Project
 from whence.ui.changes import what_if
 from whence.ui.explorer import Explorer
 from whence.ui.pages import report_page
-from whence.ui.schema import Question, Wanted
+from whence.ui.requests import Question, Wanted
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
-
-
-@pytest.fixture(scope="module")
-def explorer() -> Explorer:
-    return Explorer(picture_project())
-
-
-@pytest.fixture(scope="module")
-def home(explorer: Explorer) -> Iterator[str]:
-    with served(explorer) as address:
-        yield address
 
 
 @pytest.fixture
@@ -61,10 +49,10 @@ def test_choose_a_test_a_class_pairs_and_C(visit: Any, live: str, explorer: Expl
     expect(title(page)).to_have_text("Test sample 3")
     expect(page.locator("[data-test='3']")).to_have_attribute("aria-current", "true")
     why = explorer.explain(3)
-    assert page.locator(".card").count() == len(why.pairs)
-    assert page.locator(".card.for").count() == sum(pair.score > 0 for pair in why.pairs)
+    assert page.locator(".card").count() == len(why["pairs"])
+    assert page.locator(".card.for").count() == sum(pair["score"] > 0 for pair in why["pairs"])
 
-    other = (why.target + 1) % 3
+    other = (why["target"] + 1) % 3
     page.select_option("#target", str(other))
     name = explorer.names[other]
     expect(page.locator(".side h3").first).to_have_text(f"▲ evidence for {name}")
@@ -138,7 +126,7 @@ def test_effects_are_shown_as_they_come_and_can_be_stopped(
         expect(page.locator("#fitting")).to_be_hidden()
         assert page.url.endswith("#test=3&view=would-change")
         page.locator("#made-of").check(force=True)
-        expect(page.locator(".card .beside").first).to_contain_text("effect")
+        expect(page.locator(".card .other-score").first).to_contain_text("effect")
         page.close()  # before the server goes that it asks
 
 
@@ -193,7 +181,7 @@ def test_addresses_of_no_test_show_the_first(visit: Any, home: str, address: str
     assert page.url.endswith("#test=0")
 
 
-def test_maps_beside_their_pictures_and_over_them(visit: Any, live: str) -> None:
+def test_maps_next_to_their_pictures_and_over_them(visit: Any, live: str) -> None:
     page = visit(live)
     for part in (".top figure", ".card", "#pair figure"):  # the picture itself, and then its map
         views = page.locator(part).first.locator(".picture")
@@ -284,7 +272,7 @@ def test_an_own_picture_by_file_and_from_the_clipboard(visit: Any, live: str, tm
     expect(title(page)).to_have_text("Your own sample")
 
 
-def test_a_broken_picture_is_told(browser: Any, live: str) -> None:
+def test_a_broken_picture_is_reported(browser: Any, live: str) -> None:
     # Not by ``visit``: Chromium itself writes refused requests to the console.
     page = browser.new_page()
     page.set_default_timeout(PATIENCE)
@@ -300,17 +288,17 @@ def test_a_broken_picture_is_told(browser: Any, live: str) -> None:
 def test_what_if(visit: Any, live: str, explorer: Explorer) -> None:
     page = visit(live)
     why = explorer.explain(0)
-    gone, other = why.pairs[0].index, why.pairs[1]
+    gone, other = why["pairs"][0]["index"], why["pairs"][1]
     page.click("#remove")
     expect(page.locator(f".card[data-pair='{gone}'] .mark")).to_have_text("removed")
     page.locator(".card button").nth(1).click()
-    label = (other.label + 1) % 3
+    label = (other["label"] + 1) % 3
     page.select_option("#relabel", str(label))
     expect(page.locator(".basket li")).to_have_count(2)
     page.click("#solve")
     expect(page.locator(".answer")).to_be_visible()
-    expected = what_if(explorer, Question(test=0, remove=[gone], relabel={other.index: label}))
-    logit = f"{expected.after.logit:+.3g}".replace("-", "−")
+    expected = what_if(explorer, Question(test=0, remove=[gone], relabel={other["index"]: label}))
+    logit = f"{expected['after']['logit']:+.3g}".replace("-", "−")
     expect(page.locator(".answer tr:nth-child(2) td:last-child")).to_have_text(logit)
     expect(page.locator(".answer")).to_contain_text("Solved exactly in")
     page.click("#tests [data-test='1']")
@@ -328,7 +316,7 @@ def test_marks_and_their_export(
 ) -> None:
     page = visit(request.getfixturevalue(which))
     page.click("#tab-audit")
-    rows = explorer.training.suspects(0, 30).model_dump()["rows"]
+    rows = explorer.training.suspects(0, 30)["rows"]
     items = page.locator(".queue > li")
     expect(items).to_have_count(24)
     expect(page.locator("#export")).to_be_disabled()
@@ -381,7 +369,7 @@ def test_filters_pages_search_and_keys(
 ) -> None:
     page = visit(request.getfixturevalue(which))
     total = M if which == "live" else 26
-    rows = explorer.tests.rows(Wanted(limit=total)).model_dump()["rows"][:total]
+    rows = explorer.tests.rows(Wanted(limit=total))["rows"][:total]
     tests, counted = page.locator("#tests button"), page.locator("#range")
     expect(counted).to_have_text(f"1–24 of {total}")
     page.click("#later")
@@ -436,7 +424,7 @@ def test_a_report_from_disk(visit: Any, report: str, explorer: Explorer) -> None
     assert page.locator("#upload, #target, .basket").count() == 0
     page.click("#tests [data-test='4']")
     expect(title(page)).to_have_text("Test sample 4")
-    strongest = explorer.explain(4, 3).pairs[0].index
+    strongest = explorer.explain(4, 3)["pairs"][0]["index"]
     expect(page.locator("#strip h3")).to_contain_text(f"training sample {strongest}")
     title(page).click()
     page.keyboard.press("n")
@@ -448,16 +436,16 @@ def test_a_report_with_effects(visit: Any, explorer: Explorer, tmp_path: Path) -
     path.write_text(report_page(explorer, range(3), k=3, n_audit=5, effects=True), encoding="utf-8")
     page = visit(f"{path.as_uri()}#test=2")
     expect(title(page)).to_have_text("Test sample 2")
-    expect(page.locator(".card .beside").first).to_contain_text("effect")
+    expect(page.locator(".card .other-score").first).to_contain_text("effect")
     page.locator("#would-change").check(force=True)
     expect(page.locator(".side h3").first).to_contain_text("raises the logit of")
-    expect(page.locator(".card .beside").first).to_contain_text("τ")
+    expect(page.locator(".card .other-score").first).to_contain_text("τ")
     page.reload()
     expect(page.locator("#would-change")).to_be_checked()
     no_sideways_scrolling(page)
     plain = visit(path.as_uri(), 380, java_script_enabled=False, ready=".summary tbody tr")
-    strongest = explorer.explain(2, 3, question="would change").pairs[0]
-    expect(plain.locator(".summary tbody tr").nth(2)).to_contain_text(f"sample {strongest.index}")
+    strongest = explorer.explain(2, 3, question="would change")["pairs"][0]
+    expect(plain.locator(".summary tbody tr").nth(2)).to_contain_text(f"sample {strongest['index']}")
     expect(plain.locator(".summary thead")).to_contain_text("raises the logit most")
 
 
@@ -466,7 +454,8 @@ def test_a_report_without_scripts(visit: Any, report: str, explorer: Explorer) -
     expect(page.locator(".summary tbody tr")).to_have_count(26)
     cells = page.locator(".summary tbody tr").nth(3)
     expect(cells).to_be_visible()
-    expect(cells).to_contain_text(f"sample {explorer.explain(3, 3).pairs[0].index}")
+    strongest = explorer.explain(3, 3)["pairs"][0]["index"]
+    expect(cells).to_contain_text(f"sample {strongest}")
     expect(page.locator("main")).to_be_hidden()
     expect(page.locator("nav")).to_be_hidden()
     box = page.locator(".page").bounding_box()
@@ -513,13 +502,13 @@ def test_nothing_jumps_while_an_explanation_comes(visit: Any, live: str) -> None
     assert shift < 0.1  # what is called good by those who measure it
 
 
-def test_how_usual_a_test_is_stands_beside_its_prediction(visit: Any, live: str) -> None:
+def test_how_typical_a_test_is_stands_next_to_its_prediction(visit: Any, live: str) -> None:
     page = visit(live)
-    page.locator("#strange").check()
-    expect(page.locator("#tests .wrong", has_text="nothing like it").first).to_be_visible()
+    page.locator("#novel").check()
+    expect(page.locator("#tests .wrong", has_text="novel").first).to_be_visible()
     page.locator("#tests button").first.click()
-    expect(page.locator("#usual")).to_contain_text("Nothing like this was in the training set")
-    expect(page.locator("#usual .neighbours li")).to_have_count(5)
+    expect(page.locator("#typicality")).to_contain_text("Nothing like this in the training set")
+    expect(page.locator("#typicality .neighbours li")).to_have_count(5)
 
 
 def test_everything_has_a_name_and_the_focus_is_seen(visit: Any, live: str) -> None:
@@ -542,7 +531,7 @@ def test_everything_has_a_name_and_the_focus_is_seen(visit: Any, live: str) -> N
         seen.append(page.evaluate("document.activeElement.id || document.activeElement.dataset.test"))
         page.keyboard.press("Tab")
     assert seen[:5] == ["skip", "tab-explore", "keys", "overlay", None]  # the last folds the filters
-    assert seen[5:12] == ["search", "label", "predicted", "wrong", "disagree", "strange", "order"]
+    assert seen[5:12] == ["search", "label", "predicted", "wrong", "disagree", "novel", "order"]
     assert seen[12:14] == ["0", "later"]  # a list is one stop
 
 
@@ -576,21 +565,21 @@ def test_names_of_classes_of_any_length(visit: Any, explorer: Explorer, width: i
         return float(page.evaluate("document.documentElement.scrollHeight"))
 
     with served(explorer) as address:
-        usual = {tab: 0.0 for tab in ("explore", "audit", "classes")}
+        heights = {tab: 0.0 for tab in ("explore", "audit", "classes")}
         page = visit(f"{address}#test=0", width)
-        for tab in usual:
+        for tab in heights:
             page.click(f"#tab-{tab}")
             expect(page.locator(f"#{tab} img, #{tab} canvas").first).to_be_visible()
-            usual[tab] = height(page)
+            heights[tab] = height(page)
     for letters in (60, 1000):
         names = tuple(name * (letters // len(name)) for name in ("bar", "wort", "Rahmen"))
         with served(Explorer(picture_project(names=names))) as address:
             page = visit(f"{address}#test=0", width)
-            for tab in usual:
+            for tab in heights:
                 page.click(f"#tab-{tab}")
                 expect(page.locator(f"#{tab} img, #{tab} canvas").first).to_be_visible()
                 no_sideways_scrolling(page)
-                assert height(page) < 2.5 * usual[tab]
+                assert height(page) < 2.5 * heights[tab]
             whole = page.locator("#classes h3").first.inner_text()
             if letters == 1000:
                 assert whole == names[0][:40] + "…" + names[0][-19:]

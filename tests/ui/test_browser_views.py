@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from tests.helpers.explored import HOSTILE, M, N, picture_project, pictures
 from whence.ui.changes import what_changes
 from whence.ui.classes import compare
 from whence.ui.explorer import Explorer
-from whence.ui.schema import Changes, OfAudit, OfSamples
+from whence.ui.requests import Changes, OfAudit, OfSamples
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
@@ -27,17 +26,6 @@ VIEWS = {
 }
 
 
-@pytest.fixture(scope="module")
-def explorer() -> Explorer:
-    return Explorer(picture_project())
-
-
-@pytest.fixture(scope="module")
-def home(explorer: Explorer) -> Iterator[str]:
-    with served(explorer) as address:
-        yield address
-
-
 @pytest.mark.parametrize("address", ["", "#", "#%00<b>"])
 def test_the_start_says_what_was_loaded_and_where_to_begin(
     visit: Any, home: str, explorer: Explorer, address: str
@@ -45,12 +33,12 @@ def test_the_start_says_what_was_loaded_and_where_to_begin(
     page = visit(home + address, ready=".spine")
     info = explorer.info()
     expect(page.locator("#tab-start")).to_have_attribute("aria-selected", "true")
-    expect(page.locator(".loaded")).to_contain_text(f"{info.n_support} of the training samples")
+    expect(page.locator(".loaded")).to_contain_text(f"{info['n_support']} of the training samples")
     expect(page.locator(".loaded")).to_contain_text("3: bar, dot, frame")
     assert page.locator("#explore").is_hidden()
     page.get_by_role("link", name="Wrong predictions").click()
     expect(page.locator("#wrong")).to_be_checked()
-    expect(page.locator("#tests button")).to_have_count(info.n_wrong)
+    expect(page.locator("#tests button")).to_have_count(info["n_wrong"])
     page.wait_for_selector(".card")
     page.go_back()
     expect(page.locator("#start")).to_be_visible()
@@ -145,18 +133,19 @@ def test_what_if_of_many_samples(visit: Any, home: str, explorer: Explorer) -> N
     page.click("#solve-all")
     groups = [OfSamples(by="samples", label=2), OfAudit(by="wrong labels", to="suggested")]
     wanted = what_changes(explorer, Changes(groups=groups, relabel={5: 1}))
-    assert wanted.changed_tests > 0
-    expect(page.locator(".outcome h3")).to_have_text(f"{wanted.changed_tests} of {M} tests change")
-    expect(page.locator(".changed > li")).to_have_count(wanted.changed_tests)
-    first, names = wanted.changed[0], explorer.names
-    expect(page.locator(".changed .turn").first).to_have_text(f"{names[first.came]} → {names[first.became]}")
-    page.click("#foretell")
+    assert wanted["changed_tests"] > 0
+    expect(page.locator(".outcome h3")).to_have_text(f"{wanted['changed_tests']} of {M} tests change")
+    expect(page.locator(".changed > li")).to_have_count(wanted["changed_tests"])
+    first, names = wanted["changed"][0], explorer.names
+    came, became = names[first["came"]], names[first["became"]]
+    expect(page.locator(".changed .turn").first).to_have_text(f"{came} → {became}")
+    page.click("#fit-effects")
     expect(page.locator(".changed .figures").first).to_contain_text("effect")
     page.locator(".changed p a").first.click()
-    expect(page.locator("#explanation h2")).to_have_text(f"Test sample {first.row.index}")
+    expect(page.locator("#explanation h2")).to_have_text(f"Test sample {first['row']['index']}")
     expect(page.locator(".basket li")).to_have_count(3)
     page.go_back()
-    expect(page.locator(".changed > li")).to_have_count(wanted.changed_tests)
+    expect(page.locator(".changed > li")).to_have_count(wanted["changed_tests"])
 
 
 def test_the_address_keeps_what_is_asked(visit: Any, home: str, explorer: Explorer) -> None:
@@ -179,7 +168,7 @@ def test_the_address_keeps_what_is_asked(visit: Any, home: str, explorer: Explor
     page.reload()  # asks the same at once
     groups = [OfSamples(by="samples", label=2), OfAudit(by="wrong labels", to="suggested")]
     wanted = what_changes(explorer, Changes(groups=groups, remove=[4, 5, 6, 9]))
-    expect(page.locator(".outcome h3")).to_have_text(f"{wanted.changed_tests} of {M} tests change")
+    expect(page.locator(".outcome h3")).to_have_text(f"{wanted['changed_tests']} of {M} tests change")
     expect(page.locator(".asking li")).to_have_count(6)
     page.click("#tab-start")  # an address that asks nothing leaves what is asked
     page.get_by_role("link", name="Least certain").click()
@@ -193,7 +182,7 @@ def test_the_address_keeps_what_is_asked(visit: Any, home: str, explorer: Explor
     expect(shared.locator(".basket li")).to_have_text(["“4-6.” labelled bar ×", "#5 as dot ×", "#7 as dot ×"])
 
 
-def test_what_is_too_long_for_an_address_is_told(visit: Any, home: str) -> None:
+def test_what_is_too_long_for_an_address_is_reported(visit: Any, home: str) -> None:
     places = "_".join(str(2 * i) for i in range(700))
     page = visit(f"{home}#tab=whatif&without={places}", ready=".asking li")
     expect(page.locator(".asking li").last).to_have_text("… and 676 samples more")
@@ -204,17 +193,17 @@ def test_what_is_too_long_for_an_address_is_told(visit: Any, home: str) -> None:
 def test_classes_side_by_side_by_address(visit: Any, home: str, explorer: Explorer) -> None:
     page = visit(f"{home}#tab=classes", ready=VIEWS["classes"])
     page.select_option("#compare-one", "0")
-    expect(page.locator(".comparison h3")).to_have_text("bar beside other classes")
+    expect(page.locator(".comparison h3")).to_have_text("bar and other classes")
     page.select_option("#compare-other", "2")
-    expect(page.locator(".comparison h3")).to_have_text("bar beside frame")
+    expect(page.locator(".comparison h3")).to_have_text("bar and frame")
     assert page.url.endswith("#tab=classes&one=0&other=2")
-    sides = compare(explorer, 0, 2).sides
-    told = f"{sides[0].mistaken} of {sides[0].n_tests} tests of bar"
-    expect(page.locator(".comparison")).to_contain_text(told)
+    sides = compare(explorer, 0, 2)["sides"]
+    words = f"{sides[0]['mistaken']} of {sides[0]['n_tests']} tests of bar"
+    expect(page.locator(".comparison")).to_contain_text(words)
     page.reload()
-    expect(page.locator(".comparison h3")).to_have_text("bar beside frame")
+    expect(page.locator(".comparison h3")).to_have_text("bar and frame")
     page.go_back()
-    expect(page.locator(".comparison h3")).to_have_text("bar beside other classes")
+    expect(page.locator(".comparison h3")).to_have_text("bar and other classes")
     page.go_back()
     expect(page.locator(".comparison")).to_have_count(0)
 
@@ -224,7 +213,7 @@ def test_the_gallery(visit: Any, home: str) -> None:
     concept = page.locator(".concept").first
     assert concept.locator(".thumbs img").count() == 16
     concept.locator(".uses a").first.click()
-    expect(page.locator(".comparison h3")).to_contain_text("beside other classes")
+    expect(page.locator(".comparison h3")).to_contain_text("and other classes")
 
 
 @pytest.mark.parametrize("width", [380, 768, 1920])

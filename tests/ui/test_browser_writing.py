@@ -40,7 +40,7 @@ def test_type_a_prompt_click_a_word_and_leave_a_document_out(visit: Any, home: s
     expect(page.locator("#answer")).to_be_visible()
     expect(page.locator("#t0")).to_be_hidden()
     page.click('.answer a[href="#t0"]')
-    expect(page.locator("#t0 h2")).to_have_text("Whence “tolm”?")
+    expect(page.locator("#t0 h2")).to_have_text("Why “tolm”?")
     expect(page.locator("#t0")).to_be_visible()
     expect(page.locator("#answer")).to_be_hidden()
     expect(page.locator("#t0 .for mark").first).to_have_text("tolm")

@@ -1,4 +1,4 @@
-"""How an explanation looks in a real browser: contrast, room, words that are told, shared pictures."""
+"""How an explanation looks in a real browser: contrast, room, words that are explained, shared pictures."""
 
 from __future__ import annotations
 
@@ -12,18 +12,13 @@ import torch
 
 from tests.helpers.browsing import CHROMIUM, expect, no_sideways_scrolling, served
 from tests.helpers.explained import effects, explanation
-from tests.helpers.explored import picture_project, project, text_project
+from tests.helpers.explored import project, text_project
 from whence.explanation import Explanations
 from whence.ui.explorer import Explorer
 from whence.ui.pages import report_page
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
-
-
-@pytest.fixture(scope="module")
-def explorer() -> Explorer:
-    return Explorer(picture_project())
 
 
 # Each text that is seen, with the contrast to what lies under it, by the formula of WCAG 2.
@@ -65,7 +60,7 @@ def test_every_word_can_be_read(visit: Any, explorer: Explorer, scheme: str, tmp
     assert page.evaluate(FAINT) == []
     with served(explorer) as address:
         page = visit(f"{address}#test=0", color_scheme=scheme)
-        expect(page.locator(".usual")).to_be_visible()
+        expect(page.locator(".typicality")).to_be_visible()
         page.click("#remove")  # a card that is marked as removed
         assert page.evaluate(FAINT) == []
         page.evaluate("document.getElementById('explanation').setAttribute('aria-busy', 'true')")
@@ -105,7 +100,7 @@ def test_cards_fill_their_column(visit: Any, explorer: Explorer, width: int, tmp
     expect(page.locator("#search")).to_be_visible()
 
 
-def test_what_words_mean_is_told_to_pointers_and_keys(visit: Any, tmp_path: Path) -> None:
+def test_what_words_mean_is_shown_to_pointers_and_keys(visit: Any, tmp_path: Path) -> None:
     path = tmp_path / "why.html"
     Explanations([explanation("grey")]).to_html(path)
     for address, options in ((path.as_uri(), {}), (path.as_uri(), {"has_touch": True, "is_mobile": True})):
@@ -118,15 +113,15 @@ def test_what_words_mean_is_told_to_pointers_and_keys(visit: Any, tmp_path: Path
         no_sideways_scrolling(page)
         other = page.locator(".sums, .quiet").locator(".term", has_text="duality gap")
         other.focus()
-        assert "as a part of what was minimised" in other.evaluate(shown)
+        assert "relative to its objective" in other.evaluate(shown)
 
 
 def test_the_sentence_gains_reasons_as_they_are_known(visit: Any, explorer: Explorer) -> None:
     with served(explorer) as address:
         page = visit(f"{address}#test=0")
         sentence = page.locator("#sentence")
-        expect(sentence).to_contain_text("rests on likeness to training samples labelled")
-        expect(sentence).to_contain_text("the training set has samples like this one")
+        expect(sentence).to_contain_text("supported by training samples labelled")
+        expect(sentence).to_contain_text("the training set has similar samples")
         expect(sentence).to_contain_text("halves of the training set")
         assert sentence.locator(".term").first.get_attribute("data-meaning")
         page.close()

@@ -17,7 +17,7 @@ from whence.errors import InvalidInputError
 from whence.methods import GradDot
 from whence.ui.explorer import Explorer
 from whence.ui.pages import report_page
-from whence.ui.schema import Wanted
+from whence.ui.requests import Wanted
 from whence.ui.server import create_app
 
 testclient = pytest.importorskip("fastapi.testclient")
@@ -41,19 +41,19 @@ def effects(models: list[Any]) -> Explorer:
     return Explorer(method_project(Effects(show_progress=False), models[0], "effects.whence"))
 
 
-def test_the_tests_of_an_ensemble_are_told_by_what_its_models_say_together(
+def test_the_tests_of_an_ensemble_have_the_predictions_of_its_models_together(
     ensemble: Explorer, models: list[Any]
 ) -> None:
     t, y = pictures(M, 1)
     with torch.no_grad():
         chances = torch.stack([model(t).double().softmax(1) for model in models]).mean(0)
-    info, rows = ensemble.info(), ensemble.tests.rows(Wanted(limit=M)).rows
-    assert [row.predicted for row in rows] == chances.argmax(1).tolist()
-    assert [row.probability for row in rows] == pytest.approx(chances.amax(1).tolist(), abs=1e-6)
-    assert info.accuracy == pytest.approx(float((chances.argmax(1) == y).double().mean()))
-    assert (info.members, info.C, info.Cs, info.questions) == (3, None, [], ["made of"])
-    assert info.n_parameters == sum(each.numel() for model in models for each in model.parameters())
-    assert set(info.withheld) == set(VIEWS)
+    info, rows = ensemble.info(), ensemble.tests.rows(Wanted(limit=M))["rows"]
+    assert [row["predicted"] for row in rows] == chances.argmax(1).tolist()
+    assert [row["probability"] for row in rows] == pytest.approx(chances.amax(1).tolist(), abs=1e-6)
+    assert info["accuracy"] == pytest.approx(float((chances.argmax(1) == y).double().mean()))
+    assert (info["members"], info["C"], info["Cs"], info["questions"]) == (3, None, [], ["made of"])
+    assert info["n_parameters"] == sum(each.numel() for model in models for each in model.parameters())
+    assert set(info["withheld"]) == set(VIEWS)
 
 
 def test_scores_of_an_ensemble_are_means_in_units_of_each_with_their_spread(
@@ -63,33 +63,35 @@ def test_scores_of_an_ensemble_are_means_in_units_of_each_with_their_spread(
     why = ensemble.explain(4, k=3)
     each = []
     for model in models:
-        scores = DualDA(C=0.05, tol=1e-9, show_progress=False).fit(model, x).attribute(t[4:5], why.target)[0]
+        scores = (
+            DualDA(C=0.05, tol=1e-9, show_progress=False).fit(model, x).attribute(t[4:5], why["target"])[0]
+        )
         each.append((scores / scores.std(correction=0)).numpy())
     mean, spread = np.mean(each, axis=0), np.std(each, axis=0, ddof=1)
-    assert [pair.index for pair in why.pairs[:3]] == np.argsort(-mean)[:3].tolist()
-    assert [pair.score for pair in why.pairs] == pytest.approx(
-        [mean[pair.index] for pair in why.pairs], rel=1e-4
+    assert [pair["index"] for pair in why["pairs"][:3]] == np.argsort(-mean)[:3].tolist()
+    assert [pair["score"] for pair in why["pairs"]] == pytest.approx(
+        [mean[pair["index"]] for pair in why["pairs"]], rel=1e-4
     )
-    assert [pair.spread for pair in why.pairs] == pytest.approx(
-        [spread[pair.index] for pair in why.pairs], rel=1e-3
+    assert [pair["spread"] for pair in why["pairs"]] == pytest.approx(
+        [spread[pair["index"]] for pair in why["pairs"]], rel=1e-3
     )
-    assert (why.n_members, why.C, why.beside) == (3, None, None)
+    assert (why["n_members"], why["C"], why["other_scores"]) == (3, None, None)
     own = ensemble.explain_own(t[4:5], k=3)
-    assert [pair.index for pair in own.pairs] == [pair.index for pair in why.pairs]
+    assert [pair["index"] for pair in own["pairs"]] == [pair["index"] for pair in why["pairs"]]
 
 
 def test_effects_answer_their_question_alone(effects: Explorer) -> None:
     t, _ = pictures(M, 1)
     info, why = effects.info(), effects.explain(2, k=2)
     scores = effects.project.attributor.attribute(t[2:3])[0]
-    assert info.questions == ["would change"]
-    assert info.compares
-    assert why.question == "would change"
-    assert [pair.score for pair in why.pairs[:2]] == pytest.approx(
+    assert info["questions"] == ["would change"]
+    assert info["compares"]
+    assert why["question"] == "would change"
+    assert [pair["score"] for pair in why["pairs"][:2]] == pytest.approx(
         scores.sort(descending=True).values[:2].tolist(), rel=1e-4
     )
-    assert why.beside is None
-    assert len(effects.usual(2).neighbours) == 5
+    assert why["other_scores"] is None
+    assert len(effects.typicality(2)["neighbours"]) == 5
     with pytest.raises(InvalidInputError, match="'question' must be 'would change' of this explainer"):
         effects.explain(2, question="made of")
     with pytest.raises(InvalidInputError, match="'C' must be left out"):
@@ -107,20 +109,20 @@ def test_what_is_withheld_is_refused_with_a_sentence(kind: str, request: pytest.
         assert "must hold a DualDA" in answer.json()["detail"]
     for path in ("api/ranking", "api/gallery", "api/comparison?one=0", "api/path?C=1"):
         assert "must hold a DualDA" in client.post(path, content="").text
-    told = client.post("api/whatif", json={"test": 0, "remove": [1]}).text
-    assert "must hold a DualDA" in told
+    answer = client.post("api/whatif", json={"test": 0, "remove": [1]}).text
+    assert "must hold a DualDA" in answer
     assert client.get("/").status_code == 200
 
 
-def test_how_usual_a_test_is_is_told_of_effects_and_refused_of_an_ensemble(
+def test_typicality_is_known_by_effects_and_refused_by_an_ensemble(
     ensemble: Explorer, effects: Explorer
 ) -> None:
     t, _ = pictures(M, 1)
-    own, known = effects.usual_own(t[2:3]), effects.usual(2)
-    assert [near.index for near in own.neighbours] == [near.index for near in known.neighbours]
-    assert own.share == pytest.approx(known.share)
+    own, known = effects.typicality_own(t[2:3]), effects.typicality(2)
+    assert [near["index"] for near in own["neighbours"]] == [near["index"] for near in known["neighbours"]]
+    assert own["share"] == pytest.approx(known["share"])
     with pytest.raises(InvalidInputError, match="members of an ensemble have features of their own"):
-        ensemble.usual(2)
+        ensemble.typicality(2)
 
 
 def test_an_ensemble_of_methods_without_maps_is_refused(models: list[Any]) -> None:
@@ -134,7 +136,7 @@ def test_a_report_has_what_there_is(kind: str, request: pytest.FixtureRequest) -
     explorer = request.getfixturevalue(kind)
     page = report_page(explorer, range(3), k=2)
     assert "Labels to check" not in page
-    assert explorer.info().note in page
+    assert explorer.info()["note"] in page
     with pytest.raises(InvalidInputError, match="'effects' must be left out"):
         report_page(explorer, range(3), k=2, effects=True)
 
@@ -160,7 +162,7 @@ def test_an_ensemble_in_a_browser(visit: Any, home: str, width: int, ensemble: E
         no_sideways_scrolling(page)
     page.click("#tab-start")
     expect(page.locator(".loaded")).to_contain_text("an ensemble of 3")
-    expect(page.locator("#start")).not_to_contain_text("Strange samples")
+    expect(page.locator("#start")).not_to_contain_text("Novel samples")
     page.get_by_role("link", name="Least certain").click()
     page.wait_for_selector(".card")
 

@@ -21,20 +21,20 @@ from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
 from typer.testing import CliRunner
 
-from whence import engine
+from whence import DualDA, engine
 from whence.app import cli
 from whence.engine import Local
 from whence.errors import InvalidInputError
-from whence.ui import listening, server
-from whence.ui.listening import address, check_token, listen
+from whence.ui import server
+from whence.ui.server import address, check_token, listen
 
 
 @pytest.mark.parametrize("token", ["", " ", "short", "x" * 15, "x" * 15 + "\n", "ü" * 16])
 def test_tokens_that_protect_nothing_are_refused(token: str) -> None:
     for host in ("0.0.0.0", "127.0.0.1"):
-        with pytest.raises(InvalidInputError, match="'token' must have at least 16 characters") as told:
+        with pytest.raises(InvalidInputError, match="'token' must have at least 16 characters") as raised:
             listen(host, 0, token)
-    check_token(str(told.value).split("such as ")[1].rstrip("."))  # what is proposed is taken
+    check_token(str(raised.value).split("such as ")[1].rstrip("."))  # what is proposed is taken
 
 
 def test_every_other_address_than_this_machines_needs_a_token() -> None:
@@ -84,7 +84,7 @@ def app() -> FastAPI:
 def served() -> Iterator[tuple[str, int]]:
     listener = listen("127.0.0.1", 0, None)
     place = listener.getsockname()
-    running = uvicorn.Server(uvicorn.Config(app(), http=listening.Prompt, ws="none", log_level="warning"))
+    running = uvicorn.Server(uvicorn.Config(app(), http=server.Prompt, ws="none", log_level="warning"))
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     while not running.started:
@@ -105,7 +105,7 @@ HALVES = {
 
 @pytest.mark.parametrize("sent", HALVES.values(), ids=HALVES.keys())
 def test_half_a_request_is_not_waited_for(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.5)
     with served() as place, socket.create_connection(place, timeout=20) as client:
         if sent:
             client.sendall(sent)
@@ -117,7 +117,7 @@ def test_half_a_request_is_not_waited_for(sent: bytes, monkeypatch: pytest.Monke
 
 
 def test_one_letter_at_a_time_gains_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.5)
     with served() as place, socket.create_connection(place, timeout=20) as client:
         ended = False
         for letter in b"POST /body HTTP/1.1\r\nhost: " + b"x" * 200:
@@ -135,7 +135,7 @@ def test_one_letter_at_a_time_gains_no_time(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_long_answer_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.5)
     with served() as place, socket.create_connection(place, timeout=20) as client:
         client.sendall(b"GET /slow HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         answer = b""
@@ -149,14 +149,13 @@ BUSY = """
 from types import SimpleNamespace
 import torch
 from pathlib import Path
-from whence import engine
+from whence import DualDA, engine
 from whence.app import cli
 from whence.engine import Local
-from whence.ui.listening import listen
-from whence.ui.server import serve
+from whence.ui.server import listen, serve
 
 class Project:
-    path, attributor = Path("x.whence"), None
+    path, attributor = Path("x.whence"), DualDA()
     @property
     def train_bank(self):  # what a thread reads beside the server, in torch's own code
         x = torch.ones(300, 300)
@@ -199,17 +198,17 @@ whence.ui.server.run = fail
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "told"),
+    ("error", "code", "message"),
     [
         ("RuntimeError('no')", 1, "Error: RuntimeError: no (whence --debug … shows where)\n"),
         ("SystemExit(3)", 3, ""),
         ("asyncio.CancelledError", 1, "Error: CancelledError:  (whence --debug … shows where)\n"),
     ],
 )
-def test_an_error_ends_the_server_while_it_still_reads(error: str, code: int, told: str) -> None:
+def test_an_error_ends_the_server_while_it_still_reads(error: str, code: int, message: str) -> None:
     arguments = [sys.executable, "-c", FAILING.format(error=error) + BUSY, "busy"]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (code, told)
+    assert (done.returncode, done.stderr) == (code, message)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.3])
@@ -228,7 +227,7 @@ def test_the_training_set_is_read_on_the_engine_of_the_command(monkeypatch: pyte
     used: Queue[Any] = Queue()
 
     class Project:
-        path, attributor = Path("x.whence"), None
+        path, attributor = Path("x.whence"), DualDA()
 
         @property
         def train_bank(self) -> None:

@@ -60,7 +60,7 @@ def test_an_answer_with_its_words_and_what_if(client: Any, explainer: DualDA) ->
     trace = explainer.trace("mira lives in", max_new_tokens=40)
     for i, token in enumerate(trace.tokens):
         assert f'href="#t{i}"' in page
-        assert f"Whence “{token.text.strip()}”?" in page
+        assert f"Why “{token.text.strip()}”?" in page
     links = [html.unescape(link) for link in re.findall(r'class="without" href="([^"]+)"', page)]
     asked = [parse_qs(urlsplit(link).query, keep_blank_values=True) for link in links]
     assert {"2", "3"} <= {one["without"][0] for one in asked}
@@ -75,7 +75,7 @@ def test_an_answer_with_its_words_and_what_if(client: Any, explainer: DualDA) ->
 def test_a_given_answer(client: Any) -> None:
     page = client.get("/write", params={"prompt": "the cat", "continuation": "sat on the sea", "k": 2}).text
     assert "The underlined words were given" in page
-    assert "Whence “sea”?" in page
+    assert "Why “sea”?" in page
     assert 'value="2"' in page
 
 
@@ -105,7 +105,7 @@ def test_what_is_out_of_bounds_is_refused(client: Any, asked: dict[str, Any]) ->
     assert client.get("/write", params=asked).status_code == 422
 
 
-def test_how_far_to_trust_it_is_told_once_it_is_known(explainer: DualDA) -> None:
+def test_how_far_to_trust_it_is_shown_once_it_is_known(explainer: DualDA) -> None:
     client = connect(explainer)
     asked = {"prompt": "mira lives in"}
     client.get("/write", params=asked)
@@ -116,7 +116,7 @@ def test_how_far_to_trust_it_is_told_once_it_is_known(explainer: DualDA) -> None
     assert "that it was fitted on" in page
 
 
-def test_tests_are_shown_beside(explainer: DualDA) -> None:
+def test_tests_are_shown_next_to_it(explainer: DualDA) -> None:
     corpus = Corpus(["the cat is cold .", "jon is far"], tokenizer())
     client = connect(explainer, as_training_set(corpus, task=Tokens(), preprocess=corpus.prompts))
     assert 'href="explorer"' in client.get("/write").text

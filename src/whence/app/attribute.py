@@ -8,7 +8,7 @@ from typing import Any
 from whence.app.opening import Saved, as_class, places
 from whence.app.telling import say
 from whence.core.display import plain_line
-from whence.explanation import Usual
+from whence.explanation import Typicality
 from whence.explanation.wording import MADE_OF, OUTPUTS
 from whence.pages.style import signed
 from whence.project import Project
@@ -26,7 +26,7 @@ def scores(project: Project, tests: str, k: int, target: str | None) -> list[dic
     attributor, chosen = project.attributor, places(tests, project)
     wanted = as_class(target, attributor.task_)
     top, predicted = project.top_k(chosen, k, wanted)
-    spread, usual = project.spread(chosen, wanted), project.usual(chosen)
+    spread, typicality = project.spread(chosen, wanted), project.typicality(chosen)
     task, foretold = attributor.task_, getattr(attributor, "foretold_", None)
     truths = project.test_bank.labels[chosen]
 
@@ -47,7 +47,7 @@ def scores(project: Project, tests: str, k: int, target: str | None) -> list[dic
             "target": task.output_names[int(top.target[b])],
             "sides": MADE_OF[task.label_kind].side,
             "effect_on": None if foretold is None else _output(foretold.output, task.label_kind),
-            "usual": None if usual is None else _usual(usual[b]),
+            "typicality": None if typicality is None else _typicality(typicality[b]),
             "proponents": side(top.proponents, b),
             "opponents": side(top.opponents, b),
         }
@@ -64,8 +64,8 @@ def _of(output: str) -> str:
     return f"the {OUTPUTS[output]} of " if output in OUTPUTS else ""
 
 
-def _usual(usual: Usual) -> dict[str, Any]:
-    return {"heading": usual.heading, "detail": usual.detail, **usual.to_dict()}
+def _typicality(one: Typicality) -> dict[str, Any]:
+    return {"heading": one.heading, "detail": one.detail, **one.to_dict()}
 
 
 def in_words(found: list[dict[str, Any]]) -> str:
@@ -88,7 +88,12 @@ def in_words(found: list[dict[str, Any]]) -> str:
                 f"  {signed(sample['score']):>10}{spread}  training sample {sample['index']}, "
                 f"{plain_line(sample['class'])}"
             )
-        if (usual := test["usual"]) is not None:
-            near = ", ".join(f"{one['index']} ({plain_line(one['told'])})" for one in usual["neighbours"])
-            lines += [f"  {usual['heading']}: {usual['detail']}.", f"  Nearest to training samples {near}."]
+        if (typicality := test["typicality"]) is not None:
+            near = ", ".join(
+                f"{one['index']} ({plain_line(one['label_text'])})" for one in typicality["neighbours"]
+            )
+            lines += [
+                f"  {typicality['heading']}: {typicality['detail']}.",
+                f"  Nearest to training samples {near}.",
+            ]
     return "\n".join(lines)

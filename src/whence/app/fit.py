@@ -23,7 +23,7 @@ from whence.core.display import counted, in_words
 from whence.core.naming import make_named
 from whence.data import Corpus
 from whence.errors import InvalidInputError
-from whence.explanation.bands import Bands
+from whence.explanation.trace import Bands
 from whence.features import as_float32, extract, taken
 from whence.methods import Attributor, DualDA, Ensemble
 from whence.model.layers import WORDS
@@ -245,9 +245,8 @@ def describe(attributor: Attributor) -> list[str]:
         f"Support      {support:,} of {counted(n, 'sample')} ({support / n:.1%})",
     ]
     if attributor.foretold_ is not None:
-        lines.append(
-            f"Effects      {attributor.foretold_.told}, of {counted(len(attributor.scoring_), 'sample')}"
-        )
+        samples = counted(len(attributor.scoring_), "sample")
+        lines.append(f"Effects      {attributor.foretold_.description}, of {samples}")
     if attributor.agreement_ is not None:
         share = f"{attributor.agreement_:.2%}"
         if task.label_kind == "number":

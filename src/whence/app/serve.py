@@ -5,8 +5,7 @@ from __future__ import annotations
 from whence.app.opening import Saved
 from whence.app.telling import say
 from whence.ui.explorer import Explorer
-from whence.ui.listening import listen
-from whence.ui.server import serve
+from whence.ui.server import listen, serve
 
 _BUDGET = 60.0  # seconds of the solver that a visitor waits for, when effects are first asked for
 

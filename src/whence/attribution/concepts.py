@@ -103,7 +103,7 @@ def _explain(
         train=as_samples(train_inputs, tokenizer)[0],
         index=index,
         label=surrogate.labels[index].tolist(),
-        told=task.label_text(surrogate.labels[index]),
+        label_text=task.label_text(surrogate.labels[index]),
         label_kind=task.label_kind,
         target=target,
         class_names=task.output_names,

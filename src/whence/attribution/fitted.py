@@ -23,7 +23,7 @@ from whence.tasks import Task
 
 if TYPE_CHECKING:
     from whence.attribution.base import Attributor
-    from whence.explanation import Foretold
+    from whence.explanation import EffectOf
     from whence.surrogate.surrogate import Surrogate
 
 
@@ -151,7 +151,7 @@ class Fitted:
         return np.flatnonzero(self.used)
 
     @property
-    def effect(self) -> Foretold | None:
+    def effect(self) -> EffectOf | None:
         """What effects are on; None where scores are parts of an output."""
         first = self.members[0].fitted_ if self.members else self
         return getattr(first.scorer, "effect", None)

@@ -111,7 +111,7 @@ class PairExplainer:
         ours = surrogate.logits(test.features)[0].cpu().numpy()
         verdict = task.verdict(test.passed.logits[0].double().cpu().numpy(), ours, target, truth)
         why = Explanation(
-            foretold=self.scorer.effect,
+            effect=self.scorer.effect,
             label_kind=task.label_kind,
             sample=first.sample,
             predicted=predicted,
@@ -133,7 +133,7 @@ class PairExplainer:
             n_support=len(surrogate.support),
             gap=surrogate.gap,
             input=first.name,
-            usual=None
+            typicality=None
             if self.usualness is None
             else usual_of(self.fitted, self.usualness, test.features, first.name)[0],
         )
@@ -203,7 +203,7 @@ class PairExplainer:
                 Contribution(
                     index=index,
                     label=label.tolist(),
-                    told=self.task.label_text(label),
+                    label_text=self.task.label_text(label),
                     differs=self.task.differs(label, target),
                     score=float(scores[place]),
                     share=float(scores[place]) / evidence[side],

@@ -19,8 +19,7 @@ from whence.data import Corpus
 from whence.data.corpus import around, cut
 from whence.errors import InvalidInputError
 from whence.explanation import Explanation
-from whence.explanation.bands import Bands
-from whence.explanation.trace import Changed, Passage, Source, Token, Trace, Without
+from whence.explanation.trace import Bands, Changed, Passage, Source, Token, Trace, Without
 from whence.model.language import NextToken
 
 if TYPE_CHECKING:

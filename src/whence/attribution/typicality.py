@@ -11,7 +11,7 @@ from whence.attribution.fitted import Fitted
 from whence.attribution.training_features import training_features
 from whence.core.checks import check_is
 from whence.errors import InvalidInputError
-from whence.explanation.usual import Neighbour, Usual
+from whence.explanation import Neighbour, Typicality
 from whence.features import Novelty
 from whence.pages.samples import as_samples
 from whence.relevance.sources import one_of
@@ -35,7 +35,7 @@ def check_usualness(fitted: Fitted, usualness: Novelty) -> Novelty:
     return usualness
 
 
-def usual_of(fitted: Fitted, usualness: Novelty, features: Tensor, input: str = "") -> list[Usual]:
+def usual_of(fitted: Fitted, usualness: Novelty, features: Tensor, input: str = "") -> list[Typicality]:
     """Compare tests with features (B, d) with the training set; ``input`` is what is shown of several."""
     near = usualness.of(fitted.check_features(features))
     places = sorted({int(i) for i in near.neighbours.ravel()})
@@ -44,11 +44,11 @@ def usual_of(fitted: Fitted, usualness: Novelty, features: Tensor, input: str = 
     shown = as_samples(one_of(inputs, input) if input else inputs, tokenizer)
     samples = dict(zip(places, shown, strict=True))
     return [
-        Usual(
-            strange=bool(near.novel[b]),
+        Typicality(
+            novel=bool(near.novel[b]),
             share=float(near.shares[b]),
             quantile=usualness.quantile,
-            asked=usualness.n_compared,
+            n_compared=usualness.n_compared,
             neighbours=tuple(
                 Neighbour(i, fitted.task.label_text(fitted.labels[i]), float(distance), samples[i])
                 for i, distance in zip(near.neighbours[b].tolist(), near.distances[b], strict=True)

@@ -15,7 +15,7 @@ from whence.core.checks import to_array
 from whence.core.display import Columns, displayed
 from whence.errors import InvalidInputError
 from whence.methods import Effects
-from whence.surrogate.outputs import Output
+from whence.surrogate.effects import Output
 
 
 @displayed("indices", "output", "n_tests", rows="columns")

@@ -1,11 +1,9 @@
 """What one prediction comes from, as data, as a figure and as a page."""
 
-from whence.explanation.bands import Band, Bands
 from whence.explanation.concepts import ConceptExplanation, ConceptPart
-from whence.explanation.contribution import Contribution, Foretold
+from whence.explanation.evidence import Contribution, EffectOf, Neighbour, Typicality
 from whence.explanation.record import Explanation, Explanations
-from whence.explanation.trace import Changed, Passage, Source, Token, Trace, Without
-from whence.explanation.usual import Neighbour, Usual
+from whence.explanation.trace import Band, Bands, Changed, Passage, Source, Token, Trace, Without
 from whence.pages.samples import Picture, Sample
 
 __all__ = [
@@ -15,9 +13,9 @@ __all__ = [
     "ConceptExplanation",
     "ConceptPart",
     "Contribution",
+    "EffectOf",
     "Explanation",
     "Explanations",
-    "Foretold",
     "Neighbour",
     "Passage",
     "Picture",
@@ -25,6 +23,6 @@ __all__ = [
     "Source",
     "Token",
     "Trace",
-    "Usual",
+    "Typicality",
     "Without",
 ]

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from whence.core.display import displayed, line
-from whence.explanation.contribution import facts
-from whence.explanation.notebook import as_html
+from whence.explanation.evidence import facts
+from whence.pages.pictures import as_html
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn, scale
 from whence.tasks import LabelKind
@@ -46,12 +46,12 @@ class ConceptPart:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ConceptExplanation:
-    """Why a training sample speaks for or against a prediction: the concepts that it shares with it.
+    """Why a training sample supports or contradicts a prediction: the concepts that the two share.
 
     Attributes
     ----------
     test, train : the two samples
-    index, label, told : the training sample's place and label, and that in words
+    index, label, label_text : the training sample's place and label, and that in words
     label_kind : which words are used, of a class, a label or a number
     target : the class that the scores are about
     class_names : one name per class
@@ -60,14 +60,14 @@ class ConceptExplanation:
     is_basis : whether the concepts are an orthonormal basis: the parts then sum to ``score`` − ``bias``
     parts : the concepts that contribute most with the score's own sign, largest first
     among : which training samples the concepts' samples were chosen from
-    method : how relevance was brought to the inputs
+    method : how relevance is propagated to the inputs
     """
 
     test: Sample
     train: Sample
     index: int
     label: Any
-    told: str
+    label_text: str
     label_kind: LabelKind
     target: int
     class_names: tuple[str, ...]
@@ -100,9 +100,9 @@ class ConceptExplanation:
         return {**facts(self), "scores": scores, "parts": [facts(part) for part in self.parts]}
 
     def __repr__(self) -> str:
-        names = [part.name for part in self.parts]
-        found = {"index": self.index, "about": self.class_names[self.target], "score": self.score}
-        return line("ConceptExplanation", {**found, "concepts": names})
+        about, names = self.class_names[self.target], [part.name for part in self.parts]
+        facts = {"index": self.index, "about": about, "score": self.score, "concepts": names}
+        return line("ConceptExplanation", facts)
 
     def _repr_html_(self) -> str:
         return as_html([(repr(self), self.plot())])

@@ -1,4 +1,4 @@
-"""What one prediction comes from: the training samples that speak for and against it, and their features."""
+"""What one prediction comes from: the training samples that support and contradict it, and their features."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ import numpy.typing as npt
 from whence.core.checks import is_integer, shown
 from whence.core.display import counted, line
 from whence.errors import InvalidInputError
-from whence.explanation.contribution import Contribution, Foretold, Full, facts
-from whence.explanation.notebook import as_html
-from whence.explanation.summary import Summary, summary
-from whence.explanation.usual import Usual
+from whence.explanation.evidence import Contribution, EffectOf, Typicality, facts
+from whence.explanation.summary import Summary, summarize
 from whence.explanation.wording import MADE_OF, Question, Words, of_members, would_change
+from whence.pages.pictures import as_html
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn, scale
 from whence.tasks import LabelKind, Verdict
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 
 
 Scores = npt.NDArray[np.float64]
+COMPUTED = ("question", "total", "evidence_for", "evidence_against", "share_for", "share_against", "sums")
+"""Properties of an explanation that are written with its fields."""
 _POINTS = 60  # of a curve
 _SHOWN = 3  # explanations in a cell of a notebook
 
@@ -37,40 +38,39 @@ class Explanation:
 
     Attributes
     ----------
-    foretold : how, where scores are effects, which say what would change; None where they say what the logit
-        is made of
-    label_kind : which words it is told in, of a class, of one of many labels, or of a number
+    effect : the output that scores are effects on, and the surrogate that predicts them; None where scores
+        say what the logit is made of
+    label_kind : which words it uses: of a class, of one of many labels, or of a number
     sample : the test sample
-    predicted, probability : the model's class for it, and the probability the model gives that class; of many
-        labels, the one that is explained unless another is named, and its probability; of numbers the output,
-        and None
-    verdict : what the model and the surrogate say of it, and what is true, in words
-    surrogate_class : the class that the surrogate gives it, its largest output; where it differs from the
-        model's class, do not trust the explanation. Where there are no classes, the target
+    predicted, probability : the model's class for it, and its probability; of many labels, the one that is
+        explained unless another is named, and its probability; of numbers the output, and None
+    verdict : what the model and the surrogate predict, and what is true, in words
+    surrogate_class : the class that the surrogate predicts; where it differs from the model's, do not trust
+        the explanation. Where there are no classes, the target
     truth : its true class or label, or None where it is not known
     target : the class, or the output, that the scores are about
     class_names : one name per class
     scores : of all training samples that have one, in their order
     logit : the surrogate's logit of the target, or its prediction of a number; what it is made of sums to it,
         less the base, effects do not
-    base : what the output is where nothing scores: 0, and of a regression the mean of the training targets
-    bias : the part of the logit that comes from the bias, which no feature of an input carries
+    base : the output without any score: 0, and of a regression the mean of the training targets
+    bias : the part of the logit that comes from the bias, that no feature of an input accounts for
     proponents, opponents : the strongest samples of either sign, strongest first
     logit_map : relevance of the surrogate's logit on the test sample; the test maps of all training samples
         sum to it where scores are what it is made of
-    method : how relevance was brought to the inputs
+    method : how relevance is propagated to the inputs
     n_train, n_support : training samples, and how many of them can have a score: the support vectors, or
         those that change some surrogate
     gap : relative duality gap of the surrogate, the certificate of its scores
     input : the name of the input that samples and maps are of, where the model has several; else empty
-    usual : how usual the test is for the training set, and its nearest training samples; None where nobody
-        asked
-    members : of an ensemble, what each of its members says of the same pairs; scores and maps here are means
+    typicality : how typical the test is of the training set, and its nearest training samples; None where
+        that was not asked for
+    members : of an ensemble, the explanation of the same pairs by each member; scores and maps here are means
         of theirs, each in units of the standard deviation of the member's own scores
     others : the same explanation on each of the model's further inputs
     """
 
-    foretold: Foretold | None
+    effect: EffectOf | None
     label_kind: LabelKind
     sample: Sample
     predicted: int
@@ -92,7 +92,7 @@ class Explanation:
     n_support: int
     gap: float
     input: str = ""
-    usual: Usual | None = None
+    typicality: Typicality | None = None
     members: tuple[Explanation, ...] = ()
     others: tuple[Explanation, ...] = ()
 
@@ -119,20 +119,20 @@ class Explanation:
     @property
     def question(self) -> Question:
         """What the scores answer: what the logit is "made of", or what "would change" without a sample."""
-        return "made of" if self.foretold is None else "would change"
+        return "made of" if self.effect is None else "would change"
 
     @property
     def words(self) -> Words:
         """What the scores mean, in words."""
         words = MADE_OF[self.label_kind]
-        if self.foretold is not None:
-            words = would_change(self.foretold.output, self.label_kind)
+        if self.effect is not None:
+            words = would_change(self.effect.output, self.label_kind)
         return of_members(words, len(self.members)) if self.members else words
 
     @property
     def summary(self) -> Summary:
-        """What it comes to: what the prediction rests on, what speaks against it, how far to trust it."""
-        return summary(self)
+        """What it comes to: the evidence for the prediction, that against it, and how far to trust it."""
+        return summarize(self)
 
     @property
     def about(self) -> str:
@@ -143,23 +143,18 @@ class Explanation:
         return self.verdict.predicted if len(self.class_names) == 1 else f"{name}: {self.verdict.predicted}"
 
     @property
-    def told(self) -> str:
-        """How effects were foretold, in words; empty where there are none."""
-        return "" if self.foretold is None else self.foretold.told
-
-    @property
     def total(self) -> float:
         """The sum of all scores: the logit, less its base, where they are what it is made of."""
         return self.evidence_for + self.evidence_against
 
     @property
     def share_for(self) -> float:
-        """The part of ``evidence_for`` that the shown proponents carry, in [0, 1]."""
+        """The part of ``evidence_for`` that the shown proponents hold, in [0, 1]."""
         return sum(pair.share for pair in self.proponents)
 
     @property
     def share_against(self) -> float:
-        """The part of ``evidence_against`` that the shown opponents carry, in [0, 1]."""
+        """The part of ``evidence_against`` that the shown opponents hold, in [0, 1]."""
         return sum(pair.share for pair in self.opponents)
 
     @property
@@ -178,31 +173,31 @@ class Explanation:
         return {"logit": self.logit_map, "test": test, "train": [pair.train_map for pair in self.pairs]}
 
     @property
-    def full(self) -> Full:
-        """The relevance of the full colour in the maps of each kind, which share a scale."""
-        return Full(
-            scale([drawn(self.sample, self.logit_map)]),
-            scale(drawn(self.sample, pair.test_map) for pair in self.pairs),
-            scale(drawn(pair.sample, pair.train_map) for pair in self.pairs),
-        )
+    def full(self) -> dict[str, float]:
+        """The relevance of the full colour in the maps of each kind, ``logit``, ``test`` and ``train``."""
+        return {
+            "logit": scale([drawn(self.sample, self.logit_map)]),
+            "test": scale(drawn(self.sample, pair.test_map) for pair in self.pairs),
+            "train": scale(drawn(pair.sample, pair.train_map) for pair in self.pairs),
+        }
 
     @property
     def waterfall(self) -> list[tuple[int, float]]:
         """How scores add up from the strongest to the weakest, whatever their sign: (samples, sum so far).
 
-        It ends at ``total``, and has no more points than an eye can tell apart.
+        It ends at ``total``, and has no more points than an eye can see.
         """
         return _running(self.scores, self.scores)
 
     @property
     def sparsity(self) -> list[tuple[int, float]]:
         """The share of all absolute scores that the strongest samples hold: (samples, share)."""
-        found = _running(self.scores, np.abs(self.scores))
-        return [(n, held / (found[-1][1] or 1.0)) for n, held in found]
+        sums = _running(self.scores, np.abs(self.scores))
+        return [(n, part / (sums[-1][1] or 1.0)) for n, part in sums]
 
     @property
     def sums(self) -> dict[str, float]:
-        """What the maps sum to, beside what they are of.
+        """What the maps sum to, next to what they are of.
 
         ``logit`` = ``base`` + ``features`` + ``bias``; ``features`` is what the logit's map starts from and
         ``logit_map`` what arrives at the input: biases and stabilisers inside the model take the rest.
@@ -225,25 +220,16 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything shown but pixels, in plain types that JSON takes; of texts also tokens and maps."""
-        computed = (
-            "question",
-            "total",
-            "evidence_for",
-            "evidence_against",
-            "share_for",
-            "share_against",
-            "sums",
-        )
-        sides = {"proponents": self.proponents, "opponents": self.opponents}
         return {
             **facts(self),
             "verdict": self.verdict._asdict(),
             "summary": self.summary.sentence,
-            "foretold": None if self.foretold is None else asdict(self.foretold),
-            "usual": None if self.usual is None else self.usual.to_dict(),
+            "effect": None if self.effect is None else asdict(self.effect),
+            "typicality": None if self.typicality is None else self.typicality.to_dict(),
             "members": [why.to_dict() for why in self.members],
-            **{name: getattr(self, name) for name in computed},
-            **{name: [self._plain(pair) for pair in pairs] for name, pairs in sides.items()},
+            **{name: getattr(self, name) for name in COMPUTED},
+            "proponents": [self._plain(pair) for pair in self.proponents],
+            "opponents": [self._plain(pair) for pair in self.opponents],
             **_text(self, "logit_map"),
             "others": [why.to_dict() for why in self.others],
         }
@@ -251,7 +237,7 @@ class Explanation:
     def _plain(self, pair: Contribution) -> dict[str, Any]:
         return {
             **facts(pair),
-            **({"class": pair.told} if self.label_kind == "class" else {}),
+            **({"class": pair.label_text} if self.label_kind == "class" else {}),
             "test_map_sum": float(pair.test_map.sum()),
             "train_map_sum": float(pair.train_map.sum()),
             **_text(pair, "test_map", "train_map"),
@@ -354,6 +340,6 @@ class Explanations(Sequence[Explanation]):
         -------
         The page. Texts and names are escaped.
         """
-        from whence.explanation.page import write
+        from whence.explanation.page import write_explanations
 
-        return write(self._all, path)
+        return write_explanations(self._all, path)

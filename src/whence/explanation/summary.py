@@ -1,15 +1,15 @@
-"""An explanation in one sentence: what it rests on, what speaks against it, how far to trust it."""
+"""An explanation in one sentence: its evidence, what contradicts it, how far to trust it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from whence.explanation.usual import Reason, Trust
+from whence.explanation.evidence import Reason, Trust
 from whence.pages.style import ends, one_line, percent
 
 if TYPE_CHECKING:
-    from whence.explanation.contribution import Contribution
+    from whence.explanation.evidence import Contribution
     from whence.explanation.record import Explanation
 
 LEADS: dict[Trust, str] = {
@@ -20,7 +20,7 @@ LEADS: dict[Trust, str] = {
 """What the reasons together come to, by the worst of them."""
 _LOOSE = 1e-2  # duality gap from which the scores themselves are in doubt
 _FEW = 0.05  # share of the evidence from which the samples shown are more than examples
-_CONTESTED = 0.9  # of the weight for it, that speaks against a prediction
+_CONTESTED = 0.9  # evidence against, as a share of the evidence for, from which a prediction is contested
 _STABLE = 0.7  # of the halves in which a sample stays among the strongest
 
 
@@ -29,7 +29,7 @@ class Summary(NamedTuple):
 
     Attributes
     ----------
-    claim : what the prediction rests on and what speaks against it
+    claim : what supports the prediction and what contradicts it
     reasons : to trust it or not, as far as they are known
     """
 
@@ -39,7 +39,7 @@ class Summary(NamedTuple):
     @property
     def trust(self) -> Trust:
         """How far to trust it: as far as the worst reason says."""
-        return max((one.trust for one in self.reasons), key=list(LEADS).index)
+        return max((reason.trust for reason in self.reasons), key=list(LEADS).index)
 
     @property
     def lead(self) -> str:
@@ -48,12 +48,12 @@ class Summary(NamedTuple):
 
     @property
     def because(self) -> str:
-        """The reasons in words: doubts first, the worst before the others, then what speaks for it."""
-        doubts = [one for trust in ("no", "care") for one in self.reasons if one.trust == trust]
-        rest = [one.words for one in self.reasons if one.trust == "yes"]
-        if not doubts:
-            return _listed(rest)
-        return _listed([one.words for one in doubts]) + (f", although {_listed(rest)}" if rest else "")
+        """The reasons in words: doubts first, the worst of them first, then the reasons to trust it."""
+        doubts = [
+            reason.words for level in ("no", "care") for reason in self.reasons if reason.trust == level
+        ]
+        rest = _listed([reason.words for reason in self.reasons if reason.trust == "yes"])
+        return _listed(doubts) + (f", although {rest}" if rest else "") if doubts else rest
 
     @property
     def sentence(self) -> str:
@@ -61,31 +61,30 @@ class Summary(NamedTuple):
         return f"{self.claim}; {self.lead}: {self.because}."
 
 
-def summary(why: Explanation) -> Summary:
+def summarize(why: Explanation) -> Summary:
     """Sum up an explanation."""
-    claim = _of_effects(why) if why.foretold is not None else _made_of(why)
-    found = [_agreement(why), *([] if why.usual is None else [why.usual.reason])]
-    if why.pairs and why.share_for < _FEW and why.foretold is None:
-        found.append(
-            Reason("care", f"the samples shown hold only {percent(why.share_for)} of what it rests on")
+    reasons = [_agreement(why), *([] if why.typicality is None else [why.typicality.reason])]
+    if why.pairs and why.share_for < _FEW and why.effect is None:
+        reasons.append(
+            Reason("care", f"the samples shown hold only {percent(why.share_for)} of its evidence")
         )
     if why.gap > _LOOSE:
-        found.append(Reason("care", "the surrogate was not solved to the end"))
-    return Summary(claim, tuple(found))
+        reasons.append(Reason("care", "the surrogate is not solved to convergence"))
+    return Summary(_made_of(why) if why.effect is None else _of_effects(why), tuple(reasons))
 
 
-def stability(kept: Sequence[int], halves: int) -> Reason | None:
-    """Say whether the strongest samples stay so; ``kept`` is in how many of the halves each of them does."""
-    if not kept or not halves:
+def stability(counts: Sequence[int], halves: int) -> Reason | None:
+    """Say whether the strongest samples stay so, by the number of halves in which each of them does."""
+    if not counts or not halves:
         return None
-    if sum(kept) >= _STABLE * halves * len(kept):
-        return Reason("yes", "its strongest samples stay so on halves of the training set")
+    if sum(counts) >= _STABLE * halves * len(counts):
+        return Reason("yes", "its strongest samples are the same on halves of the training set")
     return Reason("care", "halves of the training set have other strongest samples")
 
 
 def _agreement(why: Explanation) -> Reason:
     if why.verdict.agrees:
-        return Reason("yes", "the surrogate gives the model’s answer")
+        return Reason("yes", "the surrogate agrees with the model")
     return Reason("no", f"the surrogate {why.words.says} “{_short(why.verdict.surrogate)}”")
 
 
@@ -95,13 +94,15 @@ def _made_of(why: Explanation) -> str:
     if why.label_kind == "number":
         up = f"is pulled up by {_such(why, for_)}" if for_ else "is pulled up by no training sample"
         return f"{about} {up}, and down by {_such(why, against) if against else 'none'}"
-    rests = f"rests on likeness to {_such(why, for_)}" if for_ else "rests on no training sample"
+    if why.label_kind == "label" or why.target == why.predicted:
+        about += f" ({percent(why.probability or 0.0)})"
+    claim = f"{about}, supported by {_such(why, for_) if for_ else 'no training sample'}"
     if not against:
-        return f"{about} {rests}; nothing speaks against it"
+        return f"{claim}; nothing contradicts it"
     weight = -why.evidence_against / why.evidence_for if why.evidence_for else 1.0
-    told = f", with {percent(weight)} of that weight" if why.evidence_for else ""
-    told += ", so that it is contested" if weight >= _CONTESTED else ""
-    return f"{about} {rests}; {_such(why, against, 'samples')} speak against it{told}"
+    closely = "closely contested" if weight >= _CONTESTED else "contradicted"
+    share = f", with {percent(weight)} of that weight" if why.evidence_for else ""
+    return f"{claim}; {closely} by {_such(why, against, 'samples')}{share}"
 
 
 def _of_effects(why: Explanation) -> str:
@@ -120,9 +121,8 @@ def _such(why: Explanation, pairs: Sequence[Contribution], samples: str = "train
         with_, without = (any(pair.differs is differs for pair in pairs) for differs in (False, True))
         has = "with and without it" if with_ and without else "with it" if with_ else "without it"
         return f"{samples} {has}"
-    names = list(dict.fromkeys(_short(pair.told) for pair in pairs))
-    shown = names if len(names) <= 3 else [*names[:2], "others"]
-    return f"{samples} labelled {_listed(shown)}"
+    names = list(dict.fromkeys(_short(pair.label_text) for pair in pairs))
+    return f"{samples} labelled {_listed(names if len(names) <= 3 else [*names[:2], 'others'])}"
 
 
 def _listed(words: Sequence[str]) -> str:

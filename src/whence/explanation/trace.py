@@ -1,36 +1,120 @@
-"""Whence an answer comes: of each token that a language model wrote, the passages it was learned from."""
+"""Where an answer comes from: for each token of a language model, the passages that it was learned from."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from whence.core.arrays import Doubles, Ints
+from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.checks import is_integer, shown
 from whence.core.display import displayed, line, table
 from whence.data.corpus import Around
 from whence.errors import InvalidInputError
-from whence.explanation.bands import Band, Bands
 from whence.explanation.record import Explanation
+
+EDGES = (0, 1, 10, 100)
+"""The least count of a token in the corpus, per band."""
+LOW = 0.5
+"""Agreement below which a surrogate is more often wrong about the model's token than right."""
+
+
+@displayed()
+class Band(NamedTuple):
+    """Places whose token is about equally frequent in the corpus.
+
+    Attributes
+    ----------
+    least, most : counts of the token in the corpus; None where there is no upper end
+    places : number of places that were compared
+    agreement : share of these where the surrogate predicts the model's token; None where there is none
+    """
+
+    least: int
+    most: int | None
+    places: int
+    agreement: float | None
+
+    @property
+    def low(self) -> bool:
+        """Whether surrogate and model disagree more often than not."""
+        return self.agreement is not None and self.agreement < LOW
+
+    @property
+    def name(self) -> str:
+        """The band as text."""
+        if self.most is None:
+            return f"{self.least:,}+"
+        return str(self.least) if self.most == self.least else f"{self.least:,}–{self.most:,}"
+
+
+@displayed("held_out", "places", "agreement", rows="columns")
+@dataclass(frozen=True)
+class Bands:
+    """Share of places where the surrogate predicts the model's next token, by the token's frequency.
+
+    Attributes
+    ----------
+    bands : from tokens that are not in the corpus to the most frequent
+    held_out : whether the places are of documents that the surrogate was not fitted on
+    """
+
+    bands: tuple[Band, ...]
+    held_out: bool
+
+    @classmethod
+    def of(cls, counts: Ints, agrees: Mask, *, held_out: bool) -> Bands:
+        """Sort places (P,) by how often the model's token is in the corpus."""
+        most = [*(edge - 1 for edge in EDGES[1:]), None]
+        parts = [agrees[np.digitize(counts, EDGES) - 1 == i] for i in range(len(EDGES))]
+        return cls(
+            tuple(
+                Band(low, high, len(part), float(part.mean()) if len(part) else None)
+                for low, high, part in zip(EDGES, most, parts, strict=True)
+            ),
+            held_out,
+        )
+
+    @property
+    def places(self) -> int:
+        """How many places were compared."""
+        return sum(band.places for band in self.bands)
+
+    @property
+    def agreement(self) -> float:
+        """The share over all places."""
+        return sum(band.places * (band.agreement or 0.0) for band in self.bands) / self.places
+
+    @property
+    def columns(self) -> dict[str, list[object]]:
+        """The bands as columns of a table."""
+        return {
+            "token in the corpus": [band.name for band in self.bands],
+            "places": [band.places for band in self.bands],
+            "agreement": [band.agreement for band in self.bands],
+        }
+
+    def of_count(self, count: int) -> Band:
+        """Return the band of a token by its count in the corpus."""
+        return self.bands[int(np.digitize(count, EDGES)) - 1]
 
 
 @displayed("title", "score", "token")
 @dataclass(frozen=True)
 class Passage:
-    """A place of the corpus where a token was learned, with what it adds to the token of an answer.
+    """A place of the corpus where a token was learned, with its score for a token of an answer.
 
     Attributes
     ----------
     index : of the training sample
-    document, title, place : where it lies: the document's number and title, and the place among its tokens
+    document, title, place : the document's number and title, and the place among its tokens
     score : its part of the surrogate's logit; positive is evidence for the token of the answer
     around : the words before it, the token that was learned there, and the words after it
-    copies : other documents that have the same text; what they add there is counted in
+    copies : other documents with the same text, whose scores are included
     """
 
     index: int
@@ -50,14 +134,14 @@ class Passage:
 @displayed("text", "probability", "rank", "logit", "agrees")
 @dataclass(frozen=True)
 class Token:
-    """A token of an answer, and the passages that speak for and against it.
+    """A token of an answer, and the passages that support and contradict it.
 
     Attributes
     ----------
     text, id : the token, with the blank before it where there is one
-    probability, rank : what the model gives it, 1 for its first token
+    probability, rank : by the model, 1 for its most probable token
     logit : the surrogate's; the scores of all training samples sum to it
-    first, surrogate_first : the tokens that the model and the surrogate would write here
+    first, surrogate_first : the most probable tokens by the model and by the surrogate
     agrees : whether these are the same; where they are not, do not trust the passages
     count : how often the model's first token was learned in the corpus
     evidence_for, evidence_against : the sums of all positive and of all negative scores
@@ -82,14 +166,14 @@ class Token:
 @displayed("document", "title", "score")
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A document with what all its places add to an answer.
+    """A document with the scores of all its places for an answer.
 
     Attributes
     ----------
     document, title : its number and title
     score : the sum over its places and over the tokens of the answer
     scores : (T,) the same for each token
-    copies : other documents that have the same text; what they add is counted in
+    copies : other documents with the same text, whose scores are included
     """
 
     document: int
@@ -102,14 +186,14 @@ class Source:
 @displayed()
 @dataclass(frozen=True)
 class Changed:
-    """What becomes of a token of an answer where documents are left out.
+    """How a token of an answer changes where documents are left out.
 
     Attributes
     ----------
     text : the token
     before, after : the surrogate's logit of it
-    was_first, is_first : whether it is the token that the surrogate would write
-    instead : the token that the surrogate would write after the change
+    was_first, is_first : whether it is the surrogate's prediction, before and after
+    instead : the surrogate's prediction after the change
     """
 
     text: str
@@ -123,13 +207,13 @@ class Changed:
 @displayed("titles", "n_samples", "lost")
 @dataclass(frozen=True)
 class Without:
-    """What the surrogate would say of an answer, had it not seen some documents: solved again, exactly.
+    """An answer by the surrogate solved again, exactly, without some documents.
 
     Attributes
     ----------
     documents, titles : what was left out
     n_samples : the training samples in it
-    tokens : what becomes of each token of the answer
+    tokens : how each token of the answer changes
     """
 
     documents: tuple[int, ...]
@@ -139,23 +223,23 @@ class Without:
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """The tokens that the surrogate would write before the change, and not after it."""
+        """The tokens that the surrogate predicts before the change, and not after it."""
         return tuple(token.text for token in self.tokens if token.was_first and not token.is_first)
 
 
 class Tracer(Protocol):
-    """What an answer can be asked further, by the explainer that traced it."""
+    """The explainer that traced an answer, as a trace uses it."""
 
     def explain(self, trace: Trace, token: int) -> Explanation:
         """Explain one token, with relevance maps."""
 
     def without(self, trace: Trace, documents: Sequence[int], features: Any) -> Without:
-        """Solve again without documents."""
+        """Solve the surrogate again without documents."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace:
-    """Whence an answer comes: what every token of it rests on in the corpus, and what the whole of it does.
+    """Where an answer comes from: the evidence in the corpus for each of its tokens, and for all of it.
 
     Attributes
     ----------
@@ -164,13 +248,12 @@ class Trace:
     ids, start : (P + T,) all tokens, and the number P of those of the prompt
     tokens : of the answer, T
     scores : csr_array (T, documents), the scores of all places of a document; rows sum to the logits
-    proponents, opponents : the documents that speak most for and against the whole answer
+    proponents, opponents : the documents with most evidence for and against the whole answer
     k : passages and documents of either sign
     n_train, n_support, n_documents : places of the corpus, those that can score, and its documents
     gap : relative duality gap of the surrogate, the certificate of its scores
-    bands : how often the surrogate names the model's token in places like those of the answer; None where
-        nobody asked
-    tracer : what explains further
+    bands : agreement of surrogate and model by the token's frequency; None where that was not asked for
+    tracer : the explainer
     """
 
     prompt: str
@@ -192,7 +275,7 @@ class Trace:
 
     @property
     def agreement(self) -> float:
-        """The share of the answer's tokens at which surrogate and model would write the same."""
+        """The share of the answer's tokens at which surrogate and model predict the same."""
         return float(np.mean([token.agrees for token in self.tokens]))
 
     def __len__(self) -> int:
@@ -204,11 +287,11 @@ class Trace:
         return self.tokens[token]
 
     def band(self, token: int) -> Band | None:
-        """Return how the surrogate does in places like that of a token; None where it is not known."""
+        """Return the band of a token's frequency; None where that is not known."""
         return None if self.bands is None else self.bands.of_count(self.tokens[token].count)
 
     def explain(self, token: int) -> Explanation:
-        """Explain a token of the answer: its passages, with relevance on their words and on what was written.
+        """Explain a token of the answer: its passages, with relevance on their words and on the prompt.
 
         Parameters
         ----------
@@ -218,10 +301,9 @@ class Trace:
         return self.tracer.explain(self, self.check_token(token))
 
     def without(self, documents: Sequence[int], features: Any = None) -> Without:
-        """Return what the surrogate would say of the answer, had it not seen some documents.
+        """Solve the surrogate again without some documents, exactly, and return how the answer changes.
 
-        The surrogate is solved again without all their places, exactly. The model itself stays as it is:
-        that it would forget what they say is foretold, not measured.
+        The model itself is unchanged: that it would forget these documents is predicted, not measured.
 
         Parameters
         ----------
@@ -229,7 +311,7 @@ class Trace:
             Their numbers.
         features
             Of all training samples, an array (train, d) or a FeatureBank; None takes them from the cache of
-            the fit, or has the model compute them.
+            the fit, or computes them.
         """
         return self.tracer.without(self, documents, features)
 
@@ -242,10 +324,11 @@ class Trace:
         return int(token) % len(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all that is shown, in plain types that JSON takes."""
-        kinds = {"prompt": self.prompt, "answer": self.answer, "written": self.written}
+        """Return everything shown, in plain types that JSON takes."""
         return {
-            **kinds,
+            "prompt": self.prompt,
+            "answer": self.answer,
+            "written": self.written,
             "agreement": self.agreement,
             "gap": self.gap,
             "tokens": [_plain_token(token) for token in self.tokens],
@@ -256,8 +339,8 @@ class Trace:
 
     def __repr__(self) -> str:
         first = self.proponents[0].title if self.proponents else None
-        told = {"prompt": self.prompt, "answer": self.answer, "tokens": len(self)}
-        return line("Trace", {**told, "agreement": self.agreement, "source": first})
+        facts = {"prompt": self.prompt, "answer": self.answer, "tokens": len(self)}
+        return line("Trace", {**facts, "agreement": self.agreement, "source": first})
 
     def _repr_html_(self) -> str:
         facts = {"prompt": self.prompt, "answer": self.answer, "agreement": self.agreement}
@@ -284,9 +367,9 @@ class Trace:
         -------
         The page. Texts are escaped.
         """
-        from whence.explanation.trace_page import write
+        from whence.explanation.page import write_trace
 
-        return write(self, path)
+        return write_trace(self, path)
 
 
 def _plain(source: Source) -> dict[str, Any]:

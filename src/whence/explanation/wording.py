@@ -19,7 +19,7 @@ OUTPUTS = {"logit": "logit", "margin": "margin", "log_prob": "log-probability"}
 
 @dataclass(frozen=True)
 class Words:
-    """The words of one question, which figures, pages and the explorer share.
+    """The words of one question, which shared by figures, pages and the explorer.
 
     Attributes
     ----------
@@ -35,7 +35,6 @@ class Words:
     total : what the sum of all scores is, after "sum"
     scored : which samples can have a score, after their number
     running, held : captions of the curves of all scores
-    train_map : what the map on a training sample is of
     colours : what either colour means, in three words
     output : what is explained, in a word
     predicted, true : what stands before what the model says, and before what is true
@@ -59,7 +58,6 @@ class Words:
     scored: str
     running: str
     held: str
-    train_map: str
     colours: Sides = ("for the target", "against it")
     output: str = "logit"
     predicted: str = "predicted"
@@ -83,13 +81,12 @@ _OF_CLASSES = Words(
     side=("evidence for", "evidence against"),
     share=("for", "against"),
     everything=("all evidence for", "all evidence against"),
-    nothing=("No training sample speaks for this class.", "No training sample speaks against this class."),
+    nothing=("No training sample supports this class.", "No training sample contradicts this class."),
     sign=("evidence for the target class", "evidence against it"),
     total="= surrogate logit",
     scored="are support vectors, the rest score 0",
     running="Running sum of the scores: it ends at the logit",
     held="Share of all evidence",
-    train_map="of its score, too",
 )
 
 
@@ -97,10 +94,10 @@ _OF_LABELS = replace(
     _OF_CLASSES,
     reading="A score τ is large when the training sample matters to the surrogate and looks like the test "
     "sample to the model. The scores of all training samples sum to the surrogate’s logit of the label that "
-    "is explained, which is on where that is above 0: samples with the label speak for it, others against. "
-    "Each pair of a training sample and the test sample has two maps, which show the features of either that "
-    "its score comes from.",
-    nothing=("No training sample speaks for this label.", "No training sample speaks against this label."),
+    "is explained, which is on where that is above 0: samples with the label support it, others contradict "
+    "it. Each pair of a training sample and the test sample has two maps, which show the features of either "
+    "that its score comes from.",
+    nothing=("No training sample supports this label.", "No training sample contradicts this label."),
     sign=("evidence that the label is on", "evidence that it is off"),
     colours=("for the label", "against it"),
     predicted="labels on",
@@ -115,7 +112,7 @@ _OF_NUMBERS = replace(
     reading="A score τ is large when the training sample matters to the surrogate and looks like the test "
     "sample to the model. The surrogate’s prediction is a base, which for a regression is the mean of the "
     "training targets, and the scores of all training samples, in the units of the targets: samples whose "
-    "target is above what the others foretell pull up what looks like them, those below it pull it down. "
+    "target is above the prediction of the others pull up what looks like them, those below it pull it down. "
     "Each pair of a training sample and the test sample has two maps, which show the features of either that "
     "its score comes from.",
     side=("pulls up", "pulls down"),
@@ -139,23 +136,25 @@ MADE_OF: dict[LabelKind, Words] = {"class": _OF_CLASSES, "label": _OF_LABELS, "n
 
 
 def would_change(output: str, label_kind: LabelKind = "class") -> Words:
-    """Return the words of effects on an output of the model."""
-    if label_kind == "number":
-        return _of_numbers(would_change(output))
-    name = OUTPUTS[output]
-    return Words(
+    """Return the words of effects on an output of the model, or on a prediction that is a number."""
+    number = label_kind == "number"
+    name, whole = ("prediction", "prediction") if number else (OUTPUTS[output], "logit")
+    of, of_class, units = f" the {name} of", " of the target class", ""
+    if number:
+        of, of_class, units = "", "", "in the units of the targets, "
+    words = Words(
         title="What would change a prediction",
         titles="What would change {n} predictions",
-        lead="What training samples change by being there: what would be missing if one were gone and the "
-        "model trained again, as its surrogate foretells it.",
-        reading=f"An effect is how much higher the {name} of the target class is with the training sample "
-        "than without it, where the others make up for it as far as they can. Each is of one sample alone, "
-        "and together they are not the logit. The maps of a pair show the features of either sample that "
-        "its effect comes from.",
+        lead="What would change without a training sample, if the model were trained again, as its surrogate "
+        "predicts it.",
+        reading=f"An effect is how much higher the {name}{of_class} is with the training sample than without "
+        f"it, {units}where the others make up for it as far as they can. Each is of one sample alone, and "
+        f"together they are not the {whole}. The maps of a pair show the features of either sample that its "
+        "effect comes from.",
         asks="What would change",
         mark="",
         scores="Effects",
-        side=(f"raises the {name} of", f"lowers the {name} of"),
+        side=(f"raises{of}", f"lowers{of}"),
         share=("raising", "lowering"),
         everything=("all that raises", "all that lowers"),
         nothing=("No training sample raises it.", "No training sample lowers it."),
@@ -163,35 +162,14 @@ def would_change(output: str, label_kind: LabelKind = "class") -> Words:
             f"without the sample the {name} would be lower",
             f"without the sample the {name} would be higher",
         ),
-        total="of all effects, not the logit",
+        total=f"of all effects, not the {whole}",
         scored="have an effect, the rest have none",
-        running="Running sum of the effects: each is of one sample alone, and it does not end at the logit",
+        running=f"Running sum of the effects, which are of one sample each: it does not end at the {whole}",
         held="Share of all effects",
-        train_map="of its effect, too",
     )
-
-
-def _of_numbers(words: Words) -> Words:
-    """Return the words of effects on a prediction that is a number."""
-    return replace(
-        words,
-        reading="An effect is how much higher the prediction is with the training sample than without it, in "
-        "the units of the targets, where the others make up for it as far as they can. Each is of one sample "
-        "alone, and together they are not the prediction. The maps of a pair show the features of either "
-        "sample that its effect comes from.",
-        side=("raises", "lowers"),
-        sign=(
-            "without the sample the prediction would be lower",
-            "without the sample the prediction would be higher",
-        ),
-        total="of all effects, not the prediction",
-        running="Running sum of the effects: each is of one sample alone; it does not end at the prediction",
-        colours=("raises it", "lowers it"),
-        output="prediction",
-        true="true value",
-        other="",
-        others="",
-    )
+    if not number:
+        return words
+    return replace(words, output=name, true="true value", other="", others="")
 
 
 def of_members(words: Words, n: int) -> Words:

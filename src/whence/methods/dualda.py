@@ -326,7 +326,7 @@ class DualDA(Attributor):
         >>> x, y = torch.randn(40, 3), torch.arange(40) % 2
         >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(torch.nn.Linear(3, 2), (x, y))
         >>> why = explainer.explain(x[:2], usualness=explainer.usualness())
-        >>> why[0].usual.neighbours[0].index, why[0].usual.strange
+        >>> why[0].typicality.neighbours[0].index, why[0].typicality.novel
         (0, False)
         """
         from whence.attribution.typicality import make_usualness

@@ -14,7 +14,7 @@ from whence.errors import InvalidInputError
 from whence.features.training import check_tests
 from whence.metrics.arrays import numbers
 from whence.model.heads import Head
-from whence.surrogate.faithfulness import Faithfulness, faithfulness
+from whence.surrogate.agreement import Faithfulness, faithfulness
 from whence.svm.inputs import check_features, check_head
 
 

@@ -1,23 +1,40 @@
-"""Pictures inside of pages: small ones pixel for pixel as PNG, large ones as WebP, which are for the eye."""
+"""Samples and relevance maps inside of pages: as pictures, and as data for the page's script.
+
+Small pictures are kept pixel for pixel as PNG; large ones, which are for the eye, are WebP.
+"""
 
 from __future__ import annotations
 
 import base64
+import dataclasses
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image  # comes with matplotlib
+import torch
+from torch.nn.functional import interpolate
 
-from whence.pages.samples import Picture
+from whence.core.display import plain_line
+from whence.pages.samples import Array, Picture, Sample
+from whence.pages.style import drawn, unwritten
+from whence.pages.texts import begun, headline
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FINE = 128
-"""Pixels per side up to which each pixel can be seen, and is kept as it is."""
+"""Pixels per side up to which a picture is kept unchanged."""
 _QUALITY = 80  # of WebP: some 10 kB for a photo of 224 pixels per side
+_SMALL = 96  # pixels per side, and tokens, of samples in lists
+_DPI = 110  # of a screen
 
 
 def encoded(picture: Picture) -> tuple[bytes, str]:
-    """Encode a picture (height, width) or (height, width, 3) in [0, 1]; give its bytes and their format."""
+    """Encode a picture (height, width) or (height, width, 3) in [0, 1]; return its bytes and their format."""
+    from PIL import Image  # comes with matplotlib
+
     pixels = np.round(np.clip(picture, 0, 1) * 255).astype(np.uint8)
     kind, options = (
         ("webp", {"quality": _QUALITY, "method": 6}) if max(pixels.shape[:2]) > FINE else ("png", {})
@@ -29,12 +46,30 @@ def encoded(picture: Picture) -> tuple[bytes, str]:
 
 def data_uri(picture: Picture) -> str:
     """Encode a picture as a ``data:`` address."""
-    found, kind = encoded(picture)
-    return f"data:image/{kind};base64,{base64.b64encode(found).decode('ascii')}"
+    content, kind = encoded(picture)
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
+
+
+def as_html(figures: Sequence[tuple[str, Figure]], note: str = "") -> str:
+    """Write figures for the cell of a notebook, below a line of text each; all text is escaped.
+
+    A figure has a white ground of its own, so that it reads the same on light and dark pages.
+    """
+    parts = []
+    for words, figure in figures:
+        file = io.BytesIO()
+        figure.savefig(file, format="png", dpi=_DPI)
+        picture = base64.b64encode(file.getvalue()).decode("ascii")
+        style = f"width: {round(figure.get_figwidth() * _DPI)}px; max-width: 100%; background: white"
+        alt = escape(plain_line(words))
+        parts.append(f"<p>{alt}</p>")
+        parts.append(f'<img alt="{alt}" src="data:image/png;base64,{picture}" style="{style}">')
+    end = f"<p><small>{escape(plain_line(note))}</small></p>" if note else ""
+    return f"<div>{''.join(parts)}{end}</div>"
 
 
 class Pictures:
-    """The pictures of a page that may be shown more than once: each stands in it once, under a name."""
+    """The pictures of a page that may be shown more than once: the page holds each once, under a name."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, int, int]] = {}
@@ -48,3 +83,63 @@ class Pictures:
     def __iter__(self) -> Iterator[tuple[str, str, int, int]]:
         """Return the name, the address, the width and the height of each."""
         return iter((name, uri, width, height) for uri, (name, width, height) in self._known.items())
+
+
+# For the page's script, as JSON takes it
+
+
+def plain(value: Any) -> Any:
+    """Return records, arrays and what they hold as lists, dictionaries and Python's own numbers."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if isinstance(value, Mapping):
+        return {key: plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def as_view(sample: Sample) -> dict[str, Any]:
+    """Return a sample as it is shown: a picture, the tokens of a text, or values."""
+    if sample.image is not None:
+        height, width = sample.image.shape[:2]
+        return {"kind": "image", "src": data_uri(sample.image), "width": width, "height": height}
+    if sample.tokens is not None:
+        return {"kind": "text", "tokens": list(sample.tokens), "headline": headline(sample.tokens)}
+    assert sample.values is not None
+    return {"kind": "values", "values": _rounded(sample.values)}
+
+
+def as_small_view(sample: Sample) -> dict[str, Any]:
+    """Return a sample for a list: a picture of at most 96 pixels per side, or the beginning of a text."""
+    if sample.tokens is not None:
+        return as_view(Sample(tokens=begun(sample.tokens, _SMALL)))
+    if sample.image is None or max(sample.image.shape[:2]) <= _SMALL:
+        return as_view(sample)
+    height, width = sample.image.shape[:2]
+    ratio = _SMALL / max(height, width)
+    size = max(1, round(height * ratio)), max(1, round(width * ratio))
+    planes = torch.from_numpy(np.ascontiguousarray(sample.image)).reshape(1, height, width, -1)
+    less = interpolate(planes.permute(0, 3, 1, 2), size, mode="area")[0].permute(1, 2, 0).numpy()
+    return as_view(Sample(image=less.reshape(*size, *sample.image.shape[2:])))
+
+
+def map_view(sample: Sample, relevance: Array) -> dict[str, Any]:
+    """Return a map as it is drawn on its sample.
+
+    On a picture it is one in grey, from −``most`` in black to ``most`` in white, where 128 of 255 is 0. On a
+    text or on values it is ``values``, with that on tokens which are no part of the text as ``outside``.
+    """
+    values = drawn(sample, relevance)
+    if values.ndim == 1:
+        return {"values": _rounded(values), "outside": unwritten(sample, relevance)}
+    most = float(np.abs(values).max(initial=0)) or 1.0
+    height, width = values.shape
+    grey = ((128 + 127 * values / most) / 255).astype(np.float32)
+    return {"width": width, "height": height, "most": most, "src": data_uri(grey)}
+
+
+def _rounded(values: Array) -> list[float]:
+    return [float(f"{value:.5g}") for value in values.ravel().tolist()]

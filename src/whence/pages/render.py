@@ -39,7 +39,7 @@ CITATION = (
 
 @dataclass(frozen=True)
 class Look:
-    """What a page has inside beside its text, and so what it may load and do.
+    """What a page contains besides its text, and so what it may load and do.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ def render(template: str, packages: Sequence[str], look: Look, **context: Any) -
     template
         One that extends ``base.html``.
     packages
-        Those whose folders of templates are looked through, the first first and this one's last.
+        Packages whose templates are searched, in this order; this one's come last.
     look
         The page's style and script.
     context
@@ -123,7 +123,7 @@ def read(package: str, path: str) -> str:
 
 
 def named(name: str) -> Markup:
-    """Write a class's name: of a long one the ends, and all of it where one points at it."""
+    """Write a class's name: of a long one the ends, and the whole as its title."""
     short = ends(name)
     return escape(name) if short == name else Markup('<span title="{}">{}</span>').format(name, short)
 

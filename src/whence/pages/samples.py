@@ -48,7 +48,7 @@ def as_samples(inputs: Any, tokenizer: Any = None) -> list[Sample]:
     Parameters
     ----------
     inputs
-        A tensor or a mapping. Tokens are told by their integer type.
+        A tensor or a mapping. Tokens are recognised by their integer type.
     tokenizer
         Of transformers; spells the tokens. Without one they are shown as numbers.
 

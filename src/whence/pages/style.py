@@ -10,7 +10,7 @@ import numpy as np
 from whence.pages.samples import Array, Picture, Sample
 from whence.pages.texts import words_of
 
-BLUE, ORANGE = "#0072B2", "#D55E00"  # told apart by readers with any common colour vision deficiency
+BLUE, ORANGE = "#0072B2", "#D55E00"  # distinguishable with any common colour vision deficiency
 PALE_BLUE, PALE_ORANGE = "#B9D7E8", "#F3CDB2"
 INK, GREY = "#1A1A1A", "#5F5F5F"
 
@@ -66,8 +66,8 @@ def drawn(sample: Sample, relevance: Array) -> Array:
     if sample.tokens is not None:
         written = np.array([bool(token) for token in sample.tokens], dtype=np.float32)
         return written * relevance.ravel()
-    found: Array = _binned(relevance).sum(axis=1)
-    return found
+    sums: Array = _binned(relevance).sum(axis=1)
+    return sums
 
 
 def unwritten(sample: Sample, relevance: Array) -> float:
@@ -157,8 +157,8 @@ def contours(image: Picture) -> Array:
     grey = image if image.ndim == 2 else image.mean(axis=2)
     down, right = np.gradient(grey)
     edges = np.hypot(down, right)
-    found: Array = np.clip(edges / (np.quantile(edges, 0.98) or 1), 0, 1).astype(np.float32)
-    return found
+    clipped: Array = np.clip(edges / (np.quantile(edges, 0.98) or 1), 0, 1).astype(np.float32)
+    return clipped
 
 
 def level(relevance: float, full: float) -> str:
@@ -170,11 +170,11 @@ def level(relevance: float, full: float) -> str:
 def bars(values: Array, full: float) -> list[tuple[float, float, float, float, str]]:
     """Lay values out as bars of an area of 100 by 40 with 0 in its middle: x, y, width, height, class."""
     width = 100 / max(len(values), 1)
-    found = []
+    boxes = []
     for i, value in enumerate(strength(values, full).tolist()):
         top = 20 - 20 * max(value, 0)
-        found.append((i * width, top, 0.9 * width, 20 * abs(value), "for" if value > 0 else "against"))
-    return found
+        boxes.append((i * width, top, 0.9 * width, 20 * abs(value), "for" if value > 0 else "against"))
+    return boxes
 
 
 def marks() -> str:

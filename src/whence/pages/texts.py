@@ -19,7 +19,7 @@ _ENDINGS = {"s", "t", "re", "ve", "ll", "d", "m"}  # after an apostrophe
 def spelled(ids: Sequence[int], tokenizer: Any, text: str | None = None) -> tuple[str, ...]:
     """Write tokens for reading, each with the blanks before it.
 
-    Joined they are the text as far as it was read, where that is known and the tokeniser tells the letters
+    Joined they are the text as far as it was read, where that is known and the tokeniser returns the letters
     of its tokens; else what the tokeniser makes of them. Tokens that are no part of the text, such as [CLS],
     are empty, and so are those that only end a letter of which another token has the beginning.
     """
@@ -29,7 +29,7 @@ def spelled(ids: Sequence[int], tokenizer: Any, text: str | None = None) -> tupl
 
 
 def _not_written(tokenizer: Any) -> set[int]:
-    """Give the tokens that a model wants and no text has; an unknown or hidden word is a part of its text."""
+    """Return the tokens that a model wants and no text has; an unknown or masked word is part of it."""
     added = {getattr(tokenizer, f"{name}_token_id", None) for name in ("bos", "eos", "pad", "cls", "sep")}
     words = {getattr(tokenizer, f"{name}_token_id", None) for name in ("unk", "mask")}
     return set(tokenizer.all_special_ids) - (words - added)
@@ -61,7 +61,7 @@ def _as_written(ids: list[int], tokenizer: Any, text: str, left_out: set[int]) -
 
 
 def _joined(ids: list[int], tokenizer: Any, left_out: set[int]) -> tuple[str, ...]:
-    """Join tokens by what they tell of blanks, and words and signs by how English is written."""
+    """Join tokens by their marks of blanks, or words and signs by how English is written."""
     pieces = [
         "" if token in left_out else piece
         for token, piece in zip(ids, tokenizer.convert_ids_to_tokens(ids), strict=True)

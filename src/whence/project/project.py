@@ -18,9 +18,8 @@ from whence.core.naming import make_named
 from whence.core.progress import bar
 from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
-from whence.explanation import Explanations, Usual
-from whence.explanation.bands import Bands
-from whence.explanation.trace import Trace
+from whence.explanation import Explanations, Typicality
+from whence.explanation.trace import Bands, Trace
 from whence.features import FeatureBank, Novelty, as_float32, extract
 from whence.methods import Attributor, DualDA, Effects, Ensemble, TopK, load
 from whence.project.configuration import SUFFIX, Configuration
@@ -226,8 +225,8 @@ class Project:
             return None
         return self.attributor.spread(self.tests.take(self.read_tests(indices)), target)
 
-    def usual(self, indices: list[int]) -> list[Usual] | None:
-        """Return how usual some tests are for the training set; None of methods that compare no features."""
+    def typicality(self, indices: list[int]) -> list[Typicality] | None:
+        """Return how typical tests are of the training set; None for methods that compare no features."""
         if not isinstance(self.attributor, PairAttributor):
             return None
         rows = as_float32(self.test_bank.features)[self.read_tests(indices)]

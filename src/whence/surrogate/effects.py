@@ -21,7 +21,7 @@ from whence.core.arrays import Array, Doubles, Floats, Ints
 from whence.core.display import Columns, cell, counted, displayed
 from whence.core.progress import watched
 from whence.errors import InvalidInputError
-from whence.explanation.contribution import Foretold
+from whence.explanation import EffectOf
 from whence.surrogate.agreement import new_logits
 from whence.surrogate.changes import changed_labels
 from whence.surrogate.response import RidgeResponse, SoftmaxResponse
@@ -84,9 +84,9 @@ class EffectScorer:
         self._places = torch.as_tensor(np.searchsorted(used, surrogate.support), device=place)
 
     @property
-    def effect(self) -> Foretold:
+    def effect(self) -> EffectOf:
         """What the effects are on, and by which surrogate."""
-        return Foretold(self.output, "softmax surrogate" if self._classes else "ridge regression")
+        return EffectOf(self.output, "softmax surrogate" if self._classes else "ridge regression")
 
     @property
     def _classes(self) -> bool:

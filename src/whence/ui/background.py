@@ -1,4 +1,4 @@
-"""Work that is begun once and goes on beside all else, tells how far it is, and can be stopped."""
+"""Work in the background: begun once, reports its progress, and can be stopped."""
 
 from __future__ import annotations
 
@@ -6,51 +6,59 @@ import threading
 import time
 from collections.abc import Callable
 from contextvars import copy_context
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from whence.core.progress import listening
 from whence.errors import WhenceError
-from whence.ui.schema import Progress
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 class StoppedError(WhenceError):
     """Work was stopped before it ended."""
 
 
-def beside(work: Callable[[], object]) -> threading.Thread:
-    """Begin work in another thread, on the engine that is used here: of itself a thread has the default."""
+class Progress(NamedTuple):
+    """How far work is: ``done`` of ``total`` of what is counted, where that is known."""
+
+    seconds: float
+    what: str = ""
+    done: int = 0
+    total: int = 0
+
+
+def start_thread(work: Callable[[], object]) -> threading.Thread:
+    """Begin work in another thread, on the engine in use here: a thread itself would have the default."""
     thread = threading.Thread(target=copy_context().run, args=(work,), daemon=True)
     thread.start()
     return thread
 
 
-class Background(Generic[Found]):
-    """Work whose result is kept; where it failed or was stopped, it can be begun again.
+class Background(Generic[Result]):
+    """Work whose result is cached; where it failed or was stopped, it can begin again.
 
     Parameters
     ----------
-    work : what is to be done; it tells how far it is by ``whence.core.progress``
+    work : what is to be done; it reports its progress by ``whence.core.progress``
     """
 
-    def __init__(self, work: Callable[[], Found]) -> None:
+    def __init__(self, work: Callable[[], Result]) -> None:
         self._work, self._lock = work, threading.Lock()
-        self._run: Run[Found] | None = None
+        self._run: Run[Result] | None = None
 
-    def begin(self) -> Run[Found]:
-        """Begin, unless it is under way or done; give the run."""
+    def begin(self) -> Run[Result]:
+        """Begin, unless it is under way or done; return the run."""
         with self._lock:
             if self._run is None or self._run.lost:
                 self._run = Run(self._work)
             return self._run
 
-    def result(self) -> Found:
-        """Return the result, beginning and waiting for it where it is not there; raise what went wrong."""
+    def result(self) -> Result:
+        """Return the result, computing it where it is not there; raise what went wrong."""
         return self.begin().result()
 
     @property
-    def ready(self) -> Found | None:
+    def ready(self) -> Result | None:
         """The result where it is there."""
         return None if self._run is None else self._run.found
 
@@ -60,7 +68,7 @@ class Background(Generic[Found]):
             self._run.stop()
 
 
-class Run(Generic[Found]):
+class Run(Generic[Result]):
     """One attempt, begun at once.
 
     Parameters
@@ -68,13 +76,13 @@ class Run(Generic[Found]):
     work : as for ``Background``
     """
 
-    def __init__(self, work: Callable[[], Found]) -> None:
-        self.found: Found | None = None
+    def __init__(self, work: Callable[[], Result]) -> None:
+        self.found: Result | None = None
         self._error: Exception | None = None
         self._stopping, self._ended = threading.Event(), threading.Event()
         self._began = time.perf_counter()
-        self._told = ("", 0, 0)
-        beside(lambda: self._try(work))
+        self._heard = ("", 0, 0)
+        start_thread(lambda: self._try(work))
 
     @property
     def lost(self) -> bool:
@@ -86,10 +94,10 @@ class Run(Generic[Found]):
         self._stopping.set()
 
     def ends_within(self, seconds: float) -> bool:
-        """Wait so long at most; tell whether it has ended."""
+        """Wait so long at most; return whether it has ended."""
         return self._ended.wait(seconds)
 
-    def result(self) -> Found:
+    def result(self) -> Result:
         """Wait for the result; raise what went wrong."""
         self._ended.wait()
         if self._error is not None:
@@ -100,19 +108,16 @@ class Run(Generic[Found]):
     @property
     def progress(self) -> Progress:
         """How far it is."""
-        what, done, total = self._told
-        return Progress(
-            seconds=round(time.perf_counter() - self._began, 1), what=what, done=done, total=total
-        )
+        return Progress(round(time.perf_counter() - self._began, 1), *self._heard)
 
     def _hear(self, what: str, done: int, total: int) -> None:
-        self._told = what, done, total
+        self._heard = what, done, total
         if self._stopping.is_set():
             raise StoppedError(
-                "It was stopped. Ask again to go on; what the cache holds is not computed anew."
+                "It was stopped. Ask again to go on; what the cache holds is not computed again."
             )
 
-    def _try(self, work: Callable[[], Found]) -> None:
+    def _try(self, work: Callable[[], Result]) -> None:
         try:
             with listening(self._hear):
                 self.found = work()

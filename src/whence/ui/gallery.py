@@ -9,8 +9,8 @@ import numpy as np
 from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError
 from whence.relevance import Concepts
-from whence.ui import schema
 from whence.ui.explorer import Explorer
+from whence.ui.requests import Answer
 
 _SHOWN = 8  # samples at either end of a concept
 _USERS = 4  # classes of a concept
@@ -35,8 +35,8 @@ class Uses(NamedTuple):
 
     def of(self, c: int) -> Doubles:
         """Return the parts (q,) of a class; 0 where it is given to no test."""
-        found: Doubles = self.parts[self.classes == c].sum(axis=0)
-        return found
+        parts: Doubles = self.parts[self.classes == c].sum(axis=0)
+        return parts
 
 
 def uses(explorer: Explorer) -> Uses:
@@ -53,46 +53,47 @@ def uses(explorer: Explorer) -> Uses:
     return Uses(classes, (weights @ v.T) * activations, activations)
 
 
-def gallery(explorer: Explorer, offset: int = 0, limit: int = 12) -> schema.Gallery:
-    """A page of the concepts, those that the classes use most first."""
+def gallery(explorer: Explorer, offset: int = 0, limit: int = 12) -> Answer:
+    """A page of the concepts, those that the classes use most first.
+
+    Of each the support vectors that show it ``most``, and those that show its opposite most, ``least``.
+    ``uses`` are the parts of classes' mean logits through it, over the tests that are given the class;
+    ``shows`` says whether these show the concept, or its opposite.
+    """
     if not explorer.task.has_classes:
         raise InvalidInputError("The gallery must be of a model of classes. These outputs are not.")
-    (classes, parts, activations), all_of_them = uses(explorer), explorer.solved.components
+    (classes, parts, activations), components = uses(explorer), explorer.solved.components
     shares = parts / np.maximum(np.abs(parts).sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
     used = np.abs(shares).mean(axis=0)
     known = np.argsort(-used, kind="stable")[: int((used > _UNUSED).sum())]
     order = known[offset : offset + limit]
     explainer = explorer.project.explainer
-    chosen = Concepts(all_of_them.vectors[order], tuple(all_of_them.names[j] for j in order))
+    chosen = Concepts(components.vectors[order], tuple(components.names[j] for j in order))
     shown = chosen.activations(explainer.vectors_.cpu()) if len(order) else np.zeros((0, 0))
     ranked = np.argsort(-shown, axis=0, kind="stable")
-    ends = [explainer.support_[ranked[:_SHOWN]].T, explainer.support_[ranked[::-1][:_SHOWN]].T]
-    wanted = np.unique(np.concatenate([end.ravel() for end in ends])).tolist()
+    ends = {
+        "most": explainer.support_[ranked[:_SHOWN]].T,
+        "least": explainer.support_[ranked[::-1][:_SHOWN]].T,
+    }
+    wanted = np.unique(np.concatenate([end.ravel() for end in ends.values()])).tolist()
     samples = dict(zip(wanted, explorer.training.samples(wanted), strict=True))
     rows = []
     for j, place in enumerate(order.tolist()):
         best = np.argsort(-np.abs(shares[:, place]), kind="stable")[:_USERS].tolist()
-        most, least = (end[j].tolist() for end in ends)
-        rows.append(
-            schema.Concept(
-                name=chosen.names[j],
-                used=float(used[place]),
-                uses=[
-                    schema.Use(
-                        label=int(classes[c]),
-                        shows=bool(activations[c, place] >= 0),
-                        part=float(parts[c, place]),
-                        share=float(shares[c, place]),
-                    )
-                    for c in best
-                    if abs(shares[c, place]) > _UNUSED
-                ],
-                most=most,
-                most_labels=explainer.labels_[most].tolist(),
-                most_samples=[samples[i] for i in most],
-                least=least,
-                least_labels=explainer.labels_[least].tolist(),
-                least_samples=[samples[i] for i in least],
-            )
-        )
-    return schema.Gallery(total=len(known), rows=rows)
+        row: Answer = {"name": chosen.names[j], "used": float(used[place])}
+        row["uses"] = [
+            {
+                "label": int(classes[c]),
+                "shows": bool(activations[c, place] >= 0),
+                "part": float(parts[c, place]),
+                "share": float(shares[c, place]),
+            }
+            for c in best
+            if abs(shares[c, place]) > _UNUSED
+        ]
+        for name, end in ends.items():
+            row[name] = end[j].tolist()
+            row[f"{name}_labels"] = explainer.labels_[row[name]].tolist()
+            row[f"{name}_samples"] = [samples[i] for i in row[name]]
+        rows.append(row)
+    return {"total": len(known), "rows": rows}

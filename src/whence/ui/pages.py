@@ -17,7 +17,7 @@ from whence.errors import InvalidInputError
 from whence.pages.render import Look, read, render
 from whence.ui.classes import classes
 from whence.ui.explorer import Explorer
-from whence.ui.reach import compares, withheld
+from whence.ui.solved import compares, withheld
 
 SCRIPTS = (
     "dom.js",
@@ -82,7 +82,7 @@ def report_page(
     notes
         Of some of the tests, by their places.
     effects
-        Fit effects, and show what would change beside what logits are made of.
+        Fit effects, and show what would change next to what logits are made of.
     """
     if effects and len(explorer.questions) < 2:
         raise InvalidInputError(
@@ -92,7 +92,7 @@ def report_page(
     if effects:
         explorer.solved.effects.result()
     chosen = explorer.project.read_tests(list(tests))
-    usual = {index: explorer.usual(index) for index in chosen} if compares(explorer.project) else {}
+    typicality = {i: explorer.typicality(i) for i in chosen} if compares(explorer.project) else {}
     rows = explorer.tests.summaries(explorer.project.check_tests(list(tests)))
     shown = bar(
         "Writing explanations",
@@ -107,14 +107,14 @@ def report_page(
         if effects:
             changes[index] = explorer.explain(index, k, question="would change")
     single = not withheld(explorer.project)
-    strongest = {index: why.pairs[0].index for index, why in explanations.items() if why.pairs and single}
-    whole = explorer.task.has_classes and single  # of which alone labels can be looked through
+    strongest = {i: why["pairs"][0]["index"] for i, why in explanations.items() if why["pairs"] and single}
+    whole = explorer.task.has_classes and single  # only then can labels be audited
     data = {
         "info": explorer.info(),
         "rows": rows,
         "explanations": explanations,
         "changes": changes,
-        "usual": usual,
+        "typicality": typicality,
         "doubts": {index: explorer.doubt(index, k) for index in explanations if whole},
         "concepts": {index: explorer.concepts(index, pair) for index, pair in strongest.items()},
         "audit": explorer.training.suspects(0, n_audit) if whole else None,
@@ -136,7 +136,7 @@ def embedded(data: Any) -> str:
 
 
 def _shared(value: Any, pictures: dict[str, int]) -> Any:
-    """Put the place of a picture where the picture is, and take down those that are new."""
+    """Replace pictures by their places, and note those that are new."""
     if isinstance(value, list):
         return [_shared(part, pictures) for part in value]
     if not isinstance(value, dict):

@@ -1,31 +1,44 @@
-"""The explorer, live: the page and its interface on this machine."""
+"""The explorer, live: the page and its interface, at a free and guarded address of this machine."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import secrets
 import socket
+import warnings
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
+import h11
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
+from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from whence import __version__
-from whence.errors import WhenceError
-from whence.ui.background import beside
+from whence.errors import InvalidInputError, WhenceError
+from whence.ui.background import start_thread
 from whence.ui.explorer import Explorer
-from whence.ui.listening import LOOPBACK, address, check_token, run
 from whence.ui.pages import live_look, live_page
-from whence.ui.reach import compares
 from whence.ui.routes import add_routes
+from whence.ui.solved import compares
 from whence.ui.writing import Writing, add_writing
 
 MOST_BYTES = 8 << 20
 """The largest upload."""
 
+LEAST_LETTERS = 16
+"""The shortest token."""
+REQUEST_SECONDS = 30.0
+"""How long a whole request may take to arrive, from the connection on."""
+LEAVE_SECONDS = 2
+"""How long answers under way are waited for at the end."""
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _POLICY = "content-security-policy"
 HEADERS = {
     _POLICY: f"{live_look().policy}; frame-ancestors 'none'",
@@ -57,24 +70,24 @@ def create_app(explorer: Explorer, *, hosts: tuple[str, ...], token: str | None 
     async def guard(request: Request, call_next: Callable[[Request], Any]) -> Response:
         refused = _refusal(request, hosts, token)
         response: Response = await call_next(request) if refused is None else refused
-        own = {name: response.headers[name] for name in (_POLICY,) if name in response.headers}
-        response.headers.update(HEADERS | own)
+        policy = response.headers.get(_POLICY, HEADERS[_POLICY])
+        response.headers.update({**HEADERS, _POLICY: policy})
         if token is not None and refused is None and "token" in request.query_params:
             response.set_cookie("whence", token, httponly=True, samesite="strict")
         return response
 
     @app.exception_handler(WhenceError)
     async def mistaken(request: Request, error: WhenceError) -> Response:
-        return _told(str(error), 422)
+        return _detail(str(error), 422)
 
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> Response:
         # Without what was sent, which need not be anything that JSON can hold.
-        return _told([{"loc": one["loc"], "msg": one["msg"]} for one in error.errors()], 422)
+        return _detail([{"loc": one["loc"], "msg": one["msg"]} for one in error.errors()], 422)
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> Response:
-        answer = _told(f"{type(error).__name__}: {error}", 500)
+        answer = _detail(f"{type(error).__name__}: {error}", 500)
         answer.headers.update(HEADERS)
         return answer
 
@@ -101,23 +114,23 @@ def _refusal(request: Request, hosts: tuple[str, ...], token: str | None) -> Res
     """Say why a request is not taken; None where it is."""
     host = re.sub(r":\d+$", "", request.headers.get("host") or "").strip("[]")
     if token is None and host not in hosts:
-        return _told("This address is not served here.", 421)
+        return _detail("This address is not served here.", 421)
     if token is not None and not _knows(request, token):
-        return _told("Open the address that 'whence serve' printed.", 401)
+        return _detail("Open the address that 'whence serve' printed.", 401)
     if request.method != "POST":
         return None
     if request.headers.get("x-whence") != "1":
         # A page elsewhere cannot send this header without being asked first, which is refused.
-        return _told("Requests must carry the header X-Whence: 1.", 403)
+        return _detail("Requests must carry the header X-Whence: 1.", 403)
     size = request.headers.get("content-length", "")
     if not size.isdecimal():
-        return _told("Requests must tell their length.", 411)
+        return _detail("Requests must state their length.", 411)
     if len(size) > 12 or int(size) > MOST_BYTES:
-        return _told(f"An upload may have {MOST_BYTES >> 20} MiB.", 413)
+        return _detail(f"An upload may have {MOST_BYTES >> 20} MiB.", 413)
     return None
 
 
-def _told(detail: Any, status: int) -> Response:
+def _detail(detail: Any, status: int) -> Response:
     """Say what is wrong, in plain ASCII: what was sent may hold halves of characters."""
     return Response(json.dumps({"detail": detail}), status, media_type="application/json")
 
@@ -130,8 +143,99 @@ def _knows(request: Request, token: str) -> bool:
 def serve(explorer: Explorer, listener: socket.socket, token: str | None, say: Callable[[str], None]) -> None:
     """Serve until interrupted, at an address that ``listen`` took."""
     app = create_app(explorer, hosts=LOOPBACK, token=token)
-    # Read while the first page is looked at, so that the first question of what if need not wait for them.
+    # Read while the first page is looked at, so that the first question of what if need not wait for it.
     if compares(explorer.project):
-        beside(lambda: explorer.project.train_bank)
+        start_thread(lambda: explorer.project.train_bank)
     say(f"Serving {explorer.project.path.name} at {address(listener, token)} (Ctrl-C ends it).")
     run(app, listener)
+
+
+# The address
+
+
+def listen(host: str, port: int, token: str | None) -> socket.socket:
+    """Take a port, or raise where it is taken or anyone could come in.
+
+    Parameters
+    ----------
+    host, port
+        Where to listen.
+    token
+        What visitors must know; needed at every other address than this machine's own.
+    """
+    check_token(token)
+    if host not in LOOPBACK and token is None:
+        raise InvalidInputError(
+            f"'host' must be 127.0.0.1, or come with a token that visitors need. Got {host!r} alone; "
+            f"pass --token, such as {secrets.token_hex(LEAST_LETTERS)}."
+        )
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise InvalidInputError(
+            f"'host' and 'port' must be an address of this machine that is free. Got {host!r} and {port} "
+            f"({error.strerror or error}). Pass another --port, or end what listens there."
+        ) from error
+
+
+def check_token(token: str | None) -> None:
+    """Raise unless a token is long enough that nobody guesses it, and can stand in an address."""
+    if token is None:
+        return
+    if len(token) < LEAST_LETTERS or not token.isascii() or not token.isprintable():
+        raise InvalidInputError(
+            f"'token' must have at least {LEAST_LETTERS} characters, all of them printable ASCII. Got "
+            f"{len(token)}. Pass a random one, such as {secrets.token_hex(LEAST_LETTERS)}."
+        )
+
+
+def address(listener: socket.socket, token: str | None) -> str:
+    """Write the address that visitors open."""
+    host, port = listener.getsockname()[:2]
+    query = "" if token is None else f"?{urlencode({'token': token})}"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/{query}"
+
+
+def run(app: Any, listener: socket.socket) -> None:
+    """Answer requests until interrupted."""
+    # An interrupt between making the server's coroutine and running it is no reason for a warning.
+    warnings.filterwarnings("ignore", "coroutine 'Server.serve' was never awaited", RuntimeWarning)
+    config = Config(app, http=Prompt, ws="none", log_level="warning", timeout_graceful_shutdown=LEAVE_SECONDS)
+    Server(config).run(sockets=[listener])
+
+
+class Prompt(H11Protocol):
+    """A connection that is closed when a request does not arrive whole in time.
+
+    uvicorn itself waits for ever for the rest of a request.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._relax()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        """Wait for the rest of a request, from its first part on; not while it is answered."""
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._relax()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+
+    def _relax(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

@@ -1,4 +1,4 @@
-"""The test samples of the explorer: what is said of each, and lists of those that fit."""
+"""The test samples of the explorer: the verdict on each, and lists of those that fit."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import torch
 from whence.attribution.members import together
 from whence.attribution.pairs import PairAttributor
 from whence.data import TrainingSet
-from whence.explanation.view import Said, shown
 from whence.features import FeatureBank, as_float32
+from whence.pages.pictures import as_small_view
 from whence.pages.samples import as_samples
 from whence.project import Project
 from whence.svm.likeness import explained
 from whence.tasks import Verdict
-from whence.ui import schema
+from whence.ui.requests import Answer, Wanted
 from whence.ui.solved import Solved
 
 
 class Tested:
-    """What a model and its surrogate say of all test samples. Those that cannot be read are shown nowhere.
+    """The outputs of a model and its surrogate for all test samples. Those that cannot be read are not shown.
 
-    Of an ensemble, what its members say together.
+    Of an ensemble, the outputs of its members together.
 
     Attributes
     ----------
-    task, names : what outputs stand for, and their names
+    task, names : of the outputs
     """
 
     def __init__(self, project: Project, solved: Solved) -> None:
@@ -48,12 +48,12 @@ class Tested:
         if bank.extractor.exact:
             return features, member.surrogate_.model_logits(features).double()
         # What the model does after its head shows in its own output only.
-        found = torch.zeros(len(features), len(self.names), dtype=torch.float64)
+        outputs = torch.zeros(len(features), len(self.names), dtype=torch.float64)
         places = np.flatnonzero(bank.valid).tolist()
         for start in range(0, len(places), member.batch_size):
             rows = places[start : start + member.batch_size]
-            found[rows] = bank.extractor.read(self.project.tests.take(rows)).logits.double().cpu()
-        return features, found
+            outputs[rows] = bank.extractor.read(self.project.tests.take(rows)).logits.double().cpu()
+        return features, outputs
 
     @property
     def features(self) -> torch.Tensor:
@@ -92,7 +92,7 @@ class Tested:
 
     @functools.cached_property
     def verdicts(self) -> list[Verdict]:
-        """What is said of each."""
+        """The verdict on each."""
         ours = self.surrogate_outputs.numpy()
         said = zip(self.outputs.cpu().numpy(), ours, self.targets.tolist(), self.truths.tolist(), strict=True)
         return [self.task.verdict(*one) for one in said]
@@ -101,16 +101,16 @@ class Tested:
     def kind(self) -> Any:
         """What the samples are: image, text or values."""
         first = int(self.valid.argmax())
-        return shown(self.samples([first])[0]).kind
+        return self.samples([first])[0]["kind"]
 
     @functools.cached_property
     def surrogate_labels(self) -> Any:
-        """What the surrogate says (M, …): of classes, the class."""
+        """The predictions of the surrogate (M, …): of classes, the class."""
         return self.task.predict(self.surrogate_outputs).numpy()
 
     @functools.cached_property
     def predicted(self) -> Any:
-        """What the model says (M, …): of classes, the class."""
+        """The predictions of the model (M, …): of classes, the class."""
         return self.task.predict(self.outputs).numpy()
 
     @property
@@ -141,13 +141,13 @@ class Tested:
 
     @functools.cached_property
     def differs(self) -> Any:
-        """Whether the surrogate says something else than the model (M,)."""
+        """Whether surrogate and model disagree (M,)."""
         return self.valid & [not said.agrees for said in self.verdicts]
 
     @functools.cached_property
-    def strange(self) -> Any:
-        """Whether nothing like it was in the training set (M,)."""
-        return self.solved.usualness.result().of(self.features).novel
+    def novel(self) -> Any:
+        """Whether nothing like it is in the training set (M,)."""
+        return self.solved.novelty.result().of(self.features).strange
 
     @functools.cached_property
     def certainty(self) -> Any:
@@ -173,15 +173,15 @@ class Tested:
             on[:] = labels > 0
         return on
 
-    def rows(self, wanted: schema.Wanted) -> schema.Rows:
+    def rows(self, wanted: Wanted) -> Answer:
         """A page of the test samples that fit, with small pictures."""
         places = np.flatnonzero(self._fitting(wanted))
         if wanted.order == "least certain":
             places = places[np.argsort(self.certainty[places], kind="stable")]
         page = places[wanted.offset : wanted.offset + wanted.limit].tolist()
-        return schema.Rows(total=len(places), rows=self.summaries(page))
+        return {"total": len(places), "rows": self.summaries(page)}
 
-    def _fitting(self, wanted: schema.Wanted) -> Any:
+    def _fitting(self, wanted: Wanted) -> Any:
         """Which tests (M,) fit; a search is a place, or a part of the true or the predicted class's name."""
         fits, (true, predicted) = self.valid.copy(), self.on
         for c, on in ((wanted.label, true), (wanted.predicted, predicted)):
@@ -191,49 +191,47 @@ class Tested:
             fits &= self.wrong
         if wanted.disagree:
             fits &= self.differs
-        if wanted.strange:
-            fits &= self.strange
+        if wanted.novel:
+            fits &= self.novel
         if word := wanted.search.strip().casefold():
             meant = np.array([word in name.casefold() for name in self.names])
-            found = (true & meant).any(1) | (predicted & meant).any(1)
+            matches = (true & meant).any(1) | (predicted & meant).any(1)
             if self.of_numbers:
-                found = np.array([word in f"{said.predicted} {said.truth}" for said in self.verdicts])
+                matches = np.array([word in f"{said.predicted} {said.truth}" for said in self.verdicts])
             if word.isdecimal() and len(word) < 18:
-                found |= np.arange(len(fits)) == int(word)
-            fits &= found
+                matches |= np.arange(len(fits)) == int(word)
+            fits &= matches
         return fits
 
-    def summaries(self, indices: Sequence[int]) -> list[schema.Row]:
-        """One line per test sample."""
+    def summaries(self, indices: Sequence[int]) -> list[Answer]:
+        """One line per test sample; ``novel`` is None where that is not known yet: the list does not wait."""
         true, predicted = self.on
-        strange = None if self.solved.usualness.ready is None else self.strange  # the list does not wait
-        rows = []
-        for index, sample in zip(indices, self.samples(indices), strict=True):
-            said, whole = self.verdicts[index], self.task.has_classes
-            rows.append(
-                schema.Row(
-                    index=index,
-                    verdict=Said.model_validate(said),
-                    truths=np.flatnonzero(true[index]).tolist(),
-                    predictions=np.flatnonzero(predicted[index]).tolist(),
-                    truth=int(self.truths[index]) if whole else None,
-                    predicted=int(self.predicted[index]) if whole else None,
-                    probability=said.probability if whole else None,
-                    surrogate_class=int(self.surrogate_labels[index]) if whole else None,
-                    strange=None if strange is None else bool(strange[index]),
-                    sample=sample,
-                )
-            )
-        return rows
+        novel = None if self.solved.novelty.ready is None else self.novel
+        whole = self.task.has_classes
+        return [
+            {
+                "index": index,
+                "verdict": self.verdicts[index]._asdict(),
+                "truths": np.flatnonzero(true[index]).tolist(),
+                "predictions": np.flatnonzero(predicted[index]).tolist(),
+                "truth": int(self.truths[index]) if whole else None,
+                "predicted": int(self.predicted[index]) if whole else None,
+                "probability": self.verdicts[index].probability if whole else None,
+                "surrogate_class": int(self.surrogate_labels[index]) if whole else None,
+                "novel": None if novel is None else bool(novel[index]),
+                "sample": sample,
+            }
+            for index, sample in zip(indices, self.samples(indices), strict=True)
+        ]
 
-    def samples(self, indices: Sequence[int]) -> list[Any]:
-        """Test samples to look at."""
+    def samples(self, indices: Sequence[int]) -> list[Answer]:
+        """Test samples for lists."""
         return samples_of(self.project, self.project.tests, indices)
 
 
-def samples_of(project: Project, data: TrainingSet, indices: Sequence[int]) -> list[Any]:
-    """Make samples to look at of some of a project's tests or training samples."""
+def samples_of(project: Project, data: TrainingSet, indices: Sequence[int]) -> list[Answer]:
+    """Return a project's tests or training samples as lists show them."""
     if not len(indices):
         return []
     tokenizer = project.attributor.require_model().prepare.find_tokenizer()
-    return as_samples(data.take(list(indices)), tokenizer)
+    return [as_small_view(sample) for sample in as_samples(data.take(list(indices)), tokenizer)]

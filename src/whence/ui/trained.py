@@ -14,7 +14,7 @@ from whence.core.arrays import Ints
 from whence.data.items import split
 from whence.errors import InvalidInputError
 from whence.project import Project
-from whence.ui import schema
+from whence.ui.requests import Answer, WantedTraining
 from whence.ui.solved import Solved
 from whence.ui.tested import samples_of
 
@@ -28,28 +28,26 @@ class Trained:
     def __init__(self, project: Project, solved: Solved) -> None:
         self.project, self.solved = project, solved
 
-    def samples(self, indices: Sequence[int]) -> list[Any]:
-        """Training samples to look at, which must be those that were fitted."""
+    def samples(self, indices: Sequence[int]) -> list[Answer]:
+        """Training samples for lists, which must be those that were fitted."""
         explainer = self.project.explainer
         data, model = explainer.require_data(), explainer.require_model()
         for start in range(0, len(indices), explainer.batch_size):
             rows = list(indices[start : start + explainer.batch_size])
-            found = model.read_batch(data.take(rows)).features
-            explainer.surrogate_.check_training(found.float().cpu().numpy(), np.asarray(rows), "data")
+            features = model.read_batch(data.take(rows)).features
+            explainer.surrogate_.check_training(features.float().cpu().numpy(), np.asarray(rows), "data")
         return samples_of(self.project, data, indices)
 
-    def rows(self, wanted: schema.WantedTraining) -> schema.TrainingRows:
+    def rows(self, wanted: WantedTraining) -> Answer:
         """A page of the training samples that fit."""
         places = self.fitting(wanted.label, wanted.search)
         page = places[wanted.offset : wanted.offset + wanted.limit].tolist()
         labels, supports = self.project.explainer.labels_, set(self.project.explainer.support_.tolist())
         rows = [
-            schema.TrainingRow(
-                index=index, label=int(labels[index]), support=index in supports, sample=sample
-            )
+            {"index": index, "label": int(labels[index]), "support": index in supports, "sample": sample}
             for index, sample in zip(page, self.samples(page), strict=True)
         ]
-        return schema.TrainingRows(total=len(places), rows=rows)
+        return {"total": len(places), "rows": rows}
 
     def fitting(self, label: int | None, search: str) -> Ints:
         """Places of the training samples with a label that a search finds, ascending.
@@ -64,59 +62,62 @@ class Trained:
             fits &= _listed(word, len(fits))
         elif word:
             names = np.array([word in name.casefold() for name in explainer.task_.output_names])
-            found = np.zeros(len(fits), bool)
-            found[fits] = names[explainer.labels_[fits]]
+            matches = np.zeros(len(fits), bool)
+            matches[fits] = names[explainer.labels_[fits]]
             if not names.any():
-                found |= self._saying(word, np.flatnonzero(fits))
-            fits &= found
+                matches |= self._containing(word, np.flatnonzero(fits))
+            fits &= matches
         return np.flatnonzero(fits)
 
-    def _saying(self, word: str, places: Ints) -> Any:
-        """Which training samples (N,), of some, are texts that hold a word."""
+    def _containing(self, word: str, places: Ints) -> Any:
+        """Which training samples (N,) at these places are texts that contain a word."""
         data = self.project.explainer.require_data()
-        found = np.zeros(len(data), bool)
+        matches = np.zeros(len(data), bool)
         for place in places.tolist():
             text = _text(split(data[place])[0])
             if text is None:  # other samples are no texts either
                 break
-            found[place] = word in text.casefold()
-        return found
+            matches[place] = word in text.casefold()
+        return matches
 
-    def suspects(self, offset: int, limit: int) -> schema.Suspects:
-        """A page of the training samples whose labels may be wrong, the most suspicious first."""
-        found = self.solved.wrong_labels.result()
-        chosen = slice(offset, offset + limit)
-        indices, near = found.indices[chosen].tolist(), found.neighbours[chosen]
-        nearest = [row[row >= 0][:_NEIGHBOURS].tolist() for row in near]
-        wanted = list(dict.fromkeys(chain(indices, *nearest)))
-        samples = dict(zip(wanted, self.samples(wanted), strict=True))
+    def suspects(self, offset: int, limit: int) -> Answer:
+        """A page of the training samples whose labels may be wrong, the most suspicious first.
+
+        ``disagreeing`` of the ``n_neighbours`` nearest training samples of each have another label; the first
+        of them are shown. ``likely_wrong`` of all labels are likelier wrong than right.
+        """
+        ranking = self.solved.wrong_labels.result()
+        labels, page = self.project.explainer.labels_, range(len(ranking))[offset : offset + limit]
+        nearest = {j: [int(i) for i in ranking.neighbours[j] if i >= 0] for j in page}
+        shown = {j: nearest[j][:_NEIGHBOURS] for j in page}
+        places = list(dict.fromkeys(chain(ranking.indices[page].tolist(), *shown.values())))
+        samples = dict(zip(places, self.samples(places), strict=True))
         rows = [
-            schema.Suspect(
-                index=index,
-                label=int(found.labels[j]),
-                suggested=int(found.suggested[j]),
-                score=float(found.scores[j]),
-                disagreeing=int((found.neighbours[j] >= 0).sum()),
-                sample=samples[index],
-                neighbours=row,
-                neighbour_labels=self.project.explainer.labels_[row].tolist(),
-                neighbour_samples=[samples[i] for i in row],
-            )
-            for j, (index, row) in enumerate(zip(indices, nearest, strict=True), offset)
+            {
+                "index": int(ranking.indices[j]),
+                "label": int(ranking.labels[j]),
+                "suggested": int(ranking.suggested[j]),
+                "score": float(ranking.scores[j]),
+                "disagreeing": len(nearest[j]),
+                "sample": samples[int(ranking.indices[j])],
+                "neighbours": shown[j],
+                "neighbour_labels": labels[shown[j]].tolist(),
+                "neighbour_samples": [samples[i] for i in shown[j]],
+            }
+            for j in page
         ]
-        ranking = found.ranking.replace("_", " ")
-        return schema.Suspects(
-            total=len(found),
-            found=int(likely_wrong(found).sum()),
-            ranking=ranking,
-            looked_at=near.shape[1],
-            rows=rows,
-        )
+        return {
+            "total": len(ranking),
+            "likely_wrong": int(likely_wrong(ranking).sum()),
+            "ranking": ranking.ranking.replace("_", " "),
+            "n_neighbours": ranking.neighbours.shape[1],
+            "rows": rows,
+        }
 
 
-def likely_wrong(found: WrongLabels) -> Any:
+def likely_wrong(ranking: WrongLabels) -> Any:
     """Which of a ranking (n,) are likelier wrong than right: the odds are above 1, and for another class."""
-    return (found.scores > 0) & (found.suggested != found.labels)
+    return (ranking.scores > 0) & (ranking.suggested != ranking.labels)
 
 
 def _listed(words: str, n: int) -> Any:

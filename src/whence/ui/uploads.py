@@ -51,8 +51,8 @@ def image_input(explorer: Explorer, pixels: Any) -> Any:
     explainer = explorer.project.attributor
     if explainer.require_model().prepare.preprocess is not None:
         return [Image.fromarray(pixels)]
-    some = np.linspace(0, explainer.n_train_ - 1, 16).astype(int).tolist()
-    like = np.asarray(explainer.require_data().take(some), dtype=np.float32)
+    rows = np.linspace(0, explainer.n_train_ - 1, 16).astype(int).tolist()
+    like = np.asarray(explainer.require_data().take(rows), dtype=np.float32)
     if like.ndim != 4 or like.shape[1] not in (1, 3):
         raise InvalidInputError("A picture needs a model of pictures. This one's inputs have another shape.")
     if like.min() < 0 or (1 < like.max() < 32) or like.max() > 255:

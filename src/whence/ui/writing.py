@@ -1,4 +1,4 @@
-"""A page to type a prompt, click a word of the answer, and see whence it comes; no script runs in it."""
+"""A page to type a prompt, click a word of the answer, and see where it comes from; no script runs in it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fastapi.responses import HTMLResponse
 
 from whence.data import Corpus
 from whence.errors import WhenceError
+from whence.explanation.page import look, shown
 from whence.explanation.trace import Trace, Without
-from whence.explanation.trace_page import look, shown
 from whence.pages.render import render
 from whence.project import Project
 from whence.ui.background import Background
@@ -43,10 +43,10 @@ class Asked(NamedTuple):
 
     def address(self, without: int | None = None) -> str:
         """Return the address of the page that answers, or of what if without a document."""
-        told = {"prompt": self.prompt, "continuation": self.continuation or "", "k": self.k}
+        query = {"prompt": self.prompt, "continuation": self.continuation or "", "k": self.k}
         if without is None:
-            return f"write?{urlencode(told)}"
-        return f"write?{urlencode({**told, 'without': without})}#without"
+            return f"write?{urlencode(query)}"
+        return f"write?{urlencode({**query, 'without': without})}#without"
 
 
 class Writing:
@@ -70,7 +70,7 @@ class Writing:
         return corpus
 
     def trace(self, asked: Asked) -> Trace:
-        """Trace an answer; how far to trust it is told as soon as it is known."""
+        """Trace an answer; how far to trust it is shown as soon as it is known."""
         self.bands.begin()
         with self._lock:
             return replace(self._traced(asked), bands=self.bands.ready)
@@ -94,8 +94,8 @@ class Writing:
         step = max(self.corpus.n_documents // _TRY, 1)
         texts = (self.corpus.text(i) for i in range(0, self.corpus.n_documents, step))
         words = (text.split() for text in texts)
-        found = (" ".join(some[: min(_WORDS, max(len(some) // 2, 1))]) for some in words)
-        return [text for text in found if text][:_TRY]
+        starts = (" ".join(text[: min(_WORDS, max(len(text) // 2, 1))]) for text in words)
+        return [text for text in starts if text][:_TRY]
 
 
 def add_writing(app: FastAPI, writing: Writing) -> None:
@@ -108,7 +108,7 @@ def add_writing(app: FastAPI, writing: Writing) -> None:
         k: Annotated[int, Query(ge=1, le=_MOST)] = 5,
         without: Annotated[int | None, Query(ge=0)] = None,
     ) -> HTMLResponse:
-        """Show the form, and whence an answer comes."""
+        """Show the form, and where an answer comes from."""
         asked = Asked(prompt, _following(prompt, continuation), k)
         trace, left_out, wrong = None, None, ""
         if prompt:

@@ -172,11 +172,11 @@ class Canvas:
         self, x: float, y: float, size: float, sample: Sample, relevance: Array, full: float
     ) -> None:
         """Draw a map on a picture or on values in a square; ``full`` is the relevance of the full colour."""
-        axes, found = self.axes(x, y, size, size, FRAME, 0.6), drawn(sample, relevance)
+        axes, values = self.axes(x, y, size, size, FRAME, 0.6), drawn(sample, relevance)
         if sample.image is not None:
-            axes.imshow(heat(found, full, sample.image), interpolation="antialiased")
+            axes.imshow(heat(values, full, sample.image), interpolation="antialiased")
         else:
-            self.bars(axes, found, full, np.where(found > 0, BLUE, ORANGE))
+            self.bars(axes, values, full, np.where(values > 0, BLUE, ORANGE))
 
     def bars(self, axes: Axes, values: Array, full: float, colours: Any) -> None:
         """Draw values as bars up and down from 0, between −full and +full."""

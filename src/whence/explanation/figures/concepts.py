@@ -54,7 +54,7 @@ class _Drawing:
     def _pair(self) -> None:
         why, canvas = self.why, self.canvas
         colour = BLUE if why.score > 0 else ORANGE
-        target, label = one_line(why.class_names[why.target]), one_line(why.told)
+        target, label = one_line(why.class_names[why.target]), one_line(why.label_text)
         side = MADE_OF[why.label_kind].side[why.score <= 0]
         heading = f"What training sample {why.index} has in common with the test sample"
         canvas.text(LEFT, 0.16, heading, canvas.width - 2 * LEFT, size=8, weight="bold")

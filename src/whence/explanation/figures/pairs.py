@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from whence.explanation.contribution import Contribution
+from whence.explanation.evidence import Contribution
 from whence.explanation.figures.canvas import Canvas
 from whence.explanation.figures.parts import balance, caption, legend, verdict
 from whence.explanation.figures.text import Texts
@@ -64,8 +64,8 @@ class _Overview:
         y = TOP + LARGE + 0.12
         canvas.lines(self.middle, y, verdict(why), LINE, room=LARGE + 0.1, size=7, ha="center")
         y = self.rows[2] + TILE - LARGE
-        canvas.relevance(x, y, LARGE, why.sample, why.logit_map, self.full.logit)
-        canvas.key(x, self.rows[2] + TILE + 0.04, LARGE, self.full.logit)
+        canvas.relevance(x, y, LARGE, why.sample, why.logit_map, self.full["logit"])
+        canvas.key(x, self.rows[2] + TILE + 0.04, LARGE, self.full["logit"])
         canvas.text(self.middle, y - 0.07, f"relevance of the {why.words.output}", size=6, ha="center")
 
     def _side(self, pairs: tuple[Contribution, ...], way: int, colour: str, heading: str) -> None:
@@ -88,18 +88,18 @@ class _Overview:
 
     def _pair(self, x: float, pair: Contribution, colour: str) -> None:
         canvas, why = self.canvas, self.why
-        canvas.relevance(x, self.rows[0], TILE, pair.sample, pair.train_map, self.full.train)
+        canvas.relevance(x, self.rows[0], TILE, pair.sample, pair.train_map, self.full["train"])
         canvas.sample(x, self.rows[1], TILE, pair.sample, colour)
         below = self.rows[1] + TILE + 0.1
         caption(canvas, why, pair, x + TILE / 2, below, self.step - 0.02, ha="center")
-        canvas.relevance(x, self.rows[2], TILE, why.sample, pair.test_map, self.full.test)
+        canvas.relevance(x, self.rows[2], TILE, why.sample, pair.test_map, self.full["test"])
 
     def _row_names(self) -> None:
         """Name the rows on the left, with the colour scale of each that has one."""
         for y, lines, full in (
-            (self.rows[0], ("relevance on", "the training", "sample"), self.full.train),
+            (self.rows[0], ("relevance on", "the training", "sample"), self.full["train"]),
             (self.rows[1], ("training", "sample"), None),
-            (self.rows[2], ("relevance on", "the test", "sample"), self.full.test),
+            (self.rows[2], ("relevance on", "the test", "sample"), self.full["test"]),
         ):
             for i, text in enumerate(lines):
                 self.canvas.text(MARGIN, y + 0.08 + 0.115 * i, text, size=6, color=INK)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from whence.core.display import number
-from whence.explanation.contribution import Contribution
+from whence.explanation.evidence import Contribution, Typicality
 from whence.explanation.figures.canvas import Canvas, Line
 from whence.explanation.record import Explanation
-from whence.explanation.usual import Usual
 from whence.pages.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, one_line, percent, signed
 
 BOLD: dict[str, Any] = {"weight": "bold"}
@@ -28,8 +27,8 @@ def verdict(why: Explanation) -> list[Line]:
         lines += [(f"explained: {name}", BOLD), (f"probability {percent(said.probability or 0.0)}", QUIET)]
     elif why.target != why.predicted or (len(why.class_names) > 1 and why.label_kind == "number"):
         lines.append((f"explained: {name}", BOLD))
-    if why.usual is not None and why.usual.strange:
-        lines += [("⚠ nothing like this", BOLD), ("was in the training set", BOLD)]
+    if why.typicality is not None and why.typicality.novel:
+        lines += [("⚠ nothing like this", BOLD), ("in the training set", BOLD)]
     return lines
 
 
@@ -38,11 +37,11 @@ def caption(
 ) -> float:
     """Write what a training sample is and contributes, a class that is not the target marked.
 
-    Gives the y of the last line.
+    Return the y of the last line.
     """
     words, against = why.words, pair.score < 0
     mark, style = ("≠ ", "italic") if pair.differs else ("", "normal")
-    canvas.text(x, y, mark + one_line(pair.told), room, ha=ha, style=style)
+    canvas.text(x, y, mark + one_line(pair.label_text), room, ha=ha, style=style)
     strong: dict[str, Any] = {"weight": "bold", "color": ORANGE if against else BLUE}
     spread = "" if pair.spread is None else f" ± {number(pair.spread)}"
     canvas.text(x, y + 0.13, words.mark + signed(pair.score) + spread, ha=ha, **strong)
@@ -53,7 +52,7 @@ def caption(
 
 
 def balance(canvas: Canvas, why: Explanation, left: float, zero: float, right: float, y: float) -> None:
-    """Draw all evidence as one bar from against to for; what the shown samples carry has the full colour."""
+    """Draw all evidence as one bar from against to for; the part of the shown samples in full colour."""
     room_against, room_for = zero - left, right - zero
     inches = min(
         room_for / why.evidence_for if why.evidence_for else float("inf"),
@@ -77,9 +76,9 @@ def balance(canvas: Canvas, why: Explanation, left: float, zero: float, right: f
 
 
 def legend(canvas: Canvas, why: Explanation, left: float, right: float, y: float) -> float:
-    """Write the sign convention, what the maps are, and how far to trust them; give the y below.
+    """Write the sign convention, what the maps are, and how far to trust them; return the y below.
 
-    They stand in three columns, or below each other where these would be too narrow.
+    They are in three columns, or below each other where these would be too narrow.
     """
     sums, words = why.sums, why.words
     blocks: list[list[Line]] = [
@@ -91,18 +90,18 @@ def legend(canvas: Canvas, why: Explanation, left: float, right: float, y: float
         ],
         [
             (f"Maps by {one_line(why.method)}", BOLD),
-            *_of_pairs(why),
+            (f"of a pair: its {'score' if why.effect is None else 'effect'}, on either sample", QUIET),
             (f"of the {words.output}: {_made_of(sums)}", QUIET),
             (f"arriving at the input: {signed(sums['logit_map'])}", QUIET),
         ],
         [
             ("Certificate", BOLD),
-            *([] if why.foretold is None else [(why.foretold.told, QUIET)]),
+            *([] if why.effect is None else [(why.effect.description, QUIET)]),
             (f"{why.n_support:,} of {why.n_train:,} training samples", QUIET),
             (words.scored, QUIET),
             (f"relative duality gap {why.gap:.1e}", QUIET),
             _agreement(why),
-            *_usual(why.usual),
+            *_typicality(why.typicality),
         ],
     ]
     # Drawn letters lie on whole pixels, which makes text up to some per cent wider than measured.
@@ -122,12 +121,6 @@ def legend(canvas: Canvas, why: Explanation, left: float, right: float, y: float
     return y
 
 
-def _of_pairs(why: Explanation) -> list[Line]:
-    """Say what the maps of a pair are of."""
-    what = "score" if why.foretold is None else "effect"
-    return [(f"of a pair: its {what}, on either sample", QUIET)]
-
-
 def _made_of(sums: dict[str, float]) -> str:
     """Say what parts the output has."""
     base = f"base {number(sums['base'])}, " if sums["base"] else ""
@@ -144,12 +137,12 @@ def _agreement(why: Explanation) -> Line:
     return f"⚠ the surrogate {words.says} “{other}”: do not trust", BOLD
 
 
-def _usual(usual: Usual | None) -> list[Line]:
-    """Say how usual the test is."""
-    if usual is None:
+def _typicality(typicality: Typicality | None) -> list[Line]:
+    """Say how typical the test is."""
+    if typicality is None:
         return []
-    near = ", ".join(f"{one.index}" for one in usual.neighbours)
-    far = f"further from its neighbours than {percent(usual.share)}"
+    near = ", ".join(f"{one.index}" for one in typicality.neighbours)
+    far = f"further from its neighbours than {percent(typicality.share)}"
     return [(far, QUIET), ("of training samples are from theirs", QUIET), (f"nearest: samples {near}", QUIET)]
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from whence.core.arrays import Mask
-from whence.explanation.contribution import Contribution
+from whence.explanation.evidence import Contribution
 from whence.explanation.figures.canvas import Canvas
 from whence.explanation.figures.parts import balance, caption, legend, verdict
 from whence.explanation.record import Explanation
@@ -28,8 +28,8 @@ AROUND = 4
 # A gap of so few tokens is shown: the sign for it would take as much room.
 SHORT = 3
 GAP = " …"
-# Relevance on tokens that are no part of the text is told from this part of all that is shown.
-TOLD = 0.1
+# Relevance on tokens that are no part of the text is reported from this share of all relevance.
+REPORTED = 0.1
 
 
 class Texts:
@@ -46,7 +46,7 @@ class Texts:
         self.canvas.set_height(y + 0.06)
 
     def _test_text(self) -> float:
-        """Write the test text and what the model says of it; give the y below."""
+        """Write the test text and what the model says of it; return the y below."""
         canvas, why, y = self.canvas, self.why, 0.2
         title = canvas.fit(f"test text: {why.input}" if why.input else "test text", 2, 8, "bold") + "   "
         canvas.text(MARGIN, y, title, size=8, weight="bold")
@@ -56,14 +56,14 @@ class Texts:
             canvas.text(x, y, fitted, size=SIZE, **style)
             x += canvas.measure(fitted, SIZE, style.get("weight", "normal"))
         y += 0.22
-        full = self.full.logit
+        full = self.full["logit"]
         canvas.text(MARGIN, y, f"relevance of the surrogate’s {why.words.output} on it", size=6, color=GREY)
         canvas.key(WIDTH - MARGIN - KEY, y - 0.07, KEY, full, marker)
         width = WIDTH - 2 * MARGIN
         return self._marked(MARGIN, y + 0.22, width, why.sample, why.logit_map, full, LINES_OF_TEST) + 0.18
 
     def _side(self, y: float, pairs: tuple[Contribution, ...], colour: str, heading: str) -> float:
-        """Write the pairs of one sign, the strongest first; give the y below."""
+        """Write the pairs of one sign, the strongest first; return the y below."""
         canvas, why = self.canvas, self.why
         canvas.rectangle(MARGIN, y - 0.12, WIDTH - 2 * MARGIN, 0.008, colour)
         title = f"{heading} “{why.class_names[why.target]}”"
@@ -74,8 +74,8 @@ class Texts:
         y += 0.21
         first, second = MARGIN + NAMES, MARGIN + NAMES + COLUMN + GUTTER
         for x, text, full in (
-            (first, "relevance on the training text", self.full.train),
-            (second, "relevance on the test text", self.full.test),
+            (first, "relevance on the training text", self.full["train"]),
+            (second, "relevance on the test text", self.full["test"]),
         ):
             canvas.text(x, y, text, size=6, color=GREY)
             canvas.key(x + COLUMN - KEY, y - 0.07, KEY, full, marker)
@@ -89,8 +89,8 @@ class Texts:
         end = caption(self.canvas, why, pair, MARGIN, y, NAMES - 0.08, ha="left") + 0.085
         x = MARGIN + NAMES
         for sample, relevance, full in (
-            (pair.sample, pair.train_map, self.full.train),
-            (why.sample, pair.test_map, self.full.test),
+            (pair.sample, pair.train_map, self.full["train"]),
+            (why.sample, pair.test_map, self.full["test"]),
         ):
             end = max(end, self._marked(x, y, COLUMN, sample, relevance, full, LINES_OF_PAIR))
             x = x + COLUMN + GUTTER
@@ -99,7 +99,7 @@ class Texts:
     def _marked(
         self, x: float, y: float, width: float, sample: Sample, relevance: Array, full: float, n: int
     ) -> float:
-        """Write some n lines of a text, its tokens marked by relevance; give the y below."""
+        """Write some n lines of a text, its tokens marked by relevance; return the y below."""
         canvas, tokens, outside = self.canvas, sample.tokens, unwritten(sample, relevance)
         assert tokens is not None
         relevance = drawn(sample, relevance)
@@ -115,7 +115,7 @@ class Texts:
         written = [bool(token) for token in tokens]
         left_out = sum(written) - sum(written[i] for run in shown for i in run)
         notes = [f"… {left_out:,} of {sum(written):,} tokens left out"] if left_out else []
-        if abs(outside) > TOLD * np.abs(relevance).sum():
+        if abs(outside) > REPORTED * np.abs(relevance).sum():
             notes.append(f"{signed(outside)} on the model’s own tokens")
         if notes:
             canvas.text(x, y - 0.01, "; ".join(notes), size=5, color=GREY)
@@ -167,39 +167,39 @@ def lines(
     tokens: Sequence[str], shown: Sequence[range], width: float, measure: Callable[[str], float]
 ) -> list[list[Placed]]:
     """Break passages into lines: below the headline, and between words that are no longer than a line."""
-    found: list[list[Placed]] = [[]]
+    rows: list[list[Placed]] = [[]]
     x, head = 0.0, headline(tokens)
     for word in _words(tokens, shown):
         after = head and word[0][0] == head  # the first word below the headline
-        if found[-1] and (after or x + sum(measure(text) for _, text in word) > width):
-            found, x = [*found, []], 0.0
+        if rows[-1] and (after or x + sum(measure(text) for _, text in word) > width):
+            rows, x = [*rows, []], 0.0
         for index, text in word:
             size = measure(text)
             lead = measure(" ") if text.startswith(" ") else 0.0
             if x and x + size > width:
-                found, x = [*found, []], 0.0
-            x += lead if found[-1] else 0.0
-            found[-1].append(Placed(x, size - lead, text[1:] if lead else text, index))
+                rows, x = [*rows, []], 0.0
+            x += lead if rows[-1] else 0.0
+            rows[-1].append(Placed(x, size - lead, text[1:] if lead else text, index))
             x += size - lead
-    return found
+    return rows
 
 
 def _words(tokens: Sequence[str], shown: Sequence[range]) -> list[list[tuple[int, str]]]:
     """Group the tokens of passages into words, with a sign for each gap."""
-    found: list[list[tuple[int, str]]] = []
+    words: list[list[tuple[int, str]]] = []
     end = 0
     for run in shown:
         if run.start > end:
-            found.append([(-1, GAP)])
+            words.append([(-1, GAP)])
         for i in run:
             text = readable(tokens[i])
-            if text.startswith(" ") or i == run.start or not found:
-                found.append([])
-            found[-1].append((i, text))
+            if text.startswith(" ") or i == run.start or not words:
+                words.append([])
+            words[-1].append((i, text))
         end = run.stop
     if end < len(tokens):
-        found.append([(-1, GAP)])
-    return found
+        words.append([(-1, GAP)])
+    return words
 
 
 def _runs(mask: Mask) -> list[range]:

@@ -1,17 +1,17 @@
-// What is chosen, in the address: a reload, a bookmark and whoever is sent it see the same; "back" goes back.
+// The address holds what is chosen: reloads, bookmarks and shared links show the same; "back" goes back.
 
 const VIEWS = { "made-of": "made of", "would-change": "would change" };
 const TABS = ["start", "explore", "audit", "classes", "concepts", "whatif"];
-const TICKS = ["wrong", "disagree", "strange"];
+const TICKS = ["wrong", "disagree", "novel"];
 
 // What nothing in the address stands for.
 export const plain = () => ({
   tab: "explore", test: null, pair: null, one: null, other: null, from: 0,
   choice: { k: 5, target: null, C: null, question: "made of" },
-  query: { label: "", predicted: "", search: "", order: "number", wrong: false, disagree: false, strange: false, offset: 0 },
+  query: { label: "", predicted: "", search: "", order: "number", wrong: false, disagree: false, novel: false, offset: 0 },
 });
 
-// What the address names, as far as there is such a thing; null or what is usual for the rest.
+// What the address names, as far as there is such a thing; null or the default for the rest.
 export function readAddress(info, hash = location.hash) {
   const words = new URLSearchParams(hash.slice(1)), found = plain(), last = info.classes.length - 1;
   const whole = (name, least = 0, most = 1e9) => /^\d{1,9}$/.test(words.get(name) ?? "") && +words.get(name) >= least && +words.get(name) <= most ? +words.get(name) : null;
@@ -37,7 +37,7 @@ export function tabOf(hash = location.hash) {
   return listed.some((name) => words.has(name)) ? "explore" : "start";
 }
 
-// The address of what is chosen; ``part`` names what is not as usual, ``asked`` being words of what if.
+// The address of what is chosen; ``part`` names what differs from the default, ``asked`` being words of what if.
 export function addressOf(info, part) {
   const { tab, test, pair, one, other, from, choice, query, asked } = { ...plain(), ...part }, words = new URLSearchParams();
   const note = (name, value, plain) => { if (value !== plain && value !== null && value !== undefined) words.set(name, value); };

@@ -64,7 +64,7 @@ export class AuditView {
     this.move = roving(this.list, "[data-index]");
     this.list.addEventListener("focusin", (event) => this.enter(event.target.closest("[data-index]")));
     replace(box, h("h2", {}, "Labels that may be wrong"),
-      h("p", {}, "Training samples in the order in which their labels deserve a look. Mark them and take the list with you.",
+      h("p", {}, "Training samples, those with the most suspicious labels first. Mark them and export the list.",
         h("span", { class: "by-keys" }, " By keys: arrows go from one to the next, ", h("kbd", {}, "y"), " keeps, ", h("kbd", {}, "f"), " flags, ", h("kbd", {}, "x"), " removes, ", h("kbd", {}, "r"), " takes the suggested label.")),
       h("p", { class: "pager" }, this.buttons.map((button) => [button, " "]).flat(), this.marked), this.list, this.pages.box);
     this.settle();
@@ -130,9 +130,9 @@ export class AuditView {
       await this.source.rank(progress(this.list, "Ranking: the surrogate is solved without each part of the samples in turn"));
       const found = await this.source.audit(offset, PAGE);
       if (offset !== this.offset) return;
-      Object.assign(this, { looked: found.looked_at, rows: found.rows });
+      Object.assign(this, { looked: found.n_neighbours, rows: found.rows });
       this.draw();
-      this.pages.draw(offset, found.rows.length, found.total, `, ranked by ${found.ranking}; ${found.found} are likelier wrong than right`);
+      this.pages.draw(offset, found.rows.length, found.total, `, ranked by ${found.ranking}; ${found.likely_wrong} are likelier wrong than right`);
       if (step) this.box.scrollIntoView();
     } catch (error) { this.offset = null; fail(this.list, error); }
   }

@@ -5,8 +5,8 @@ import { Name, PAGE, count, fail, h, pager, percent, progress, replace, roving, 
 import { sampleView } from "./maps.js";
 
 export class ChangesView {
-  constructor(box, source, info, names, whatIf, foretell) {
-    Object.assign(this, { box, source, info, names, whatIf, foretell, offset: 0, total: 0, picked: new Set(), asked: 0, rows: [] });
+  constructor(box, source, info, names, whatIf, fitEffects) {
+    Object.assign(this, { box, source, info, names, whatIf, fitEffects, offset: 0, total: 0, picked: new Set(), asked: 0, rows: [] });
     this.search = h("input", { type: "search", id: "training-search", placeholder: info.kind === "text" ? "3, 17, 40-60 or words" : "3, 17, 40-60 or a class", maxlength: 200, autocomplete: "off", oninput: () => this.filter() });
     this.label = h("select", { id: "training-label", onchange: () => this.filter() }, h("option", { value: "" }, "any"), this.classes());
     this.suspects = h("input", { type: "checkbox", id: "training-wrong", onchange: () => this.filter() });
@@ -19,7 +19,7 @@ export class ChangesView {
     this.answer = h("div", {});
     whatIf.views.push(() => { replace(this.answer); this.drawAsking(); this.drawPicks(); });
     replace(box, h("h2", {}, "What if"),
-      h("p", {}, "Without these training samples, or with other labels: the surrogate is solved anew, and every test is asked again. The model itself is not retrained."),
+      h("p", {}, "Without these training samples, or with other labels: the surrogate is solved again, and every test is predicted again. The model itself is not retrained."),
       h("div", { class: "two" },
         h("section", { "aria-label": "Training samples to change" }, h("h3", {}, "1. Choose training samples"),
           h("div", { class: "filters" }, h("label", {}, "search ", this.search), h("label", {}, "label ", this.label),
@@ -64,8 +64,8 @@ export class ChangesView {
 
   async suspected() {
     await this.source.rank(progress(this.list, "Ranking labels"));
-    const page = await this.source.audit(this.offset, PAGE), rows = page.rows.slice(0, Math.max(0, page.found - this.offset));
-    return { total: page.found, rows };
+    const page = await this.source.audit(this.offset, PAGE), rows = page.rows.slice(0, Math.max(0, page.likely_wrong - this.offset));
+    return { total: page.likely_wrong, rows };
   }
 
   draw({ total, rows }) {
@@ -114,11 +114,11 @@ export class ChangesView {
         whatIf.size ? h("button", { type: "button", onclick: () => whatIf.clear() }, "clear") : null));
   }
 
-  // ``asked`` tells whether the visitor asked for it just now, and is to be led to the answer.
+  // ``asked`` says whether the visitor asked for it just now: then the focus goes to the answer.
   async solve(asked = true) {
-    const told = progress(this.answer, "Solving"), mark = this.answer.firstElementChild;
+    const report = progress(this.answer, "Solving"), mark = this.answer.firstElementChild;
     try {
-      const found = await this.source.whatChanges(this.whatIf.question(), told);
+      const found = await this.source.whatChanges(this.whatIf.question(), report);
       if (!this.answer.contains(mark)) return; // other changes came in between
       replace(this.answer, this.outcome(found));
       if (asked) this.answer.querySelector("h3").focus();
@@ -127,19 +127,19 @@ export class ChangesView {
 
   outcome(found) {
     const done = [found.n_removed ? `${count(found.n_removed)} removed` : "", found.n_relabelled ? `${count(found.n_relabelled)} relabelled` : ""].filter(Boolean).join(", ");
-    const line = (title, tell) => h("tr", {}, h("th", { scope: "row" }, title), h("td", {}, tell(found.before)), h("td", {}, tell(found.after)));
+    const line = (title, value) => h("tr", {}, h("th", { scope: "row" }, title), h("td", {}, value(found.before)), h("td", {}, value(found.after)));
     return h("section", { class: "outcome" }, h("h3", { tabindex: -1 }, found.changed_tests ? `${count(found.changed_tests)} of ${count(found.n_tests)} tests change` : `None of the ${count(found.n_tests)} tests changes`),
-      h("p", {}, `With ${done}: now right ${count(found.mended)}, now wrong ${count(found.broken)}, still wrong ${count(found.changed_tests - found.mended - found.broken)}. Solved exactly in ${found.seconds.toFixed(2)} s.`),
+      h("p", {}, `With ${done}: now right ${count(found.fixed)}, now wrong ${count(found.broken)}, still wrong ${count(found.changed_tests - found.fixed - found.broken)}. Solved exactly in ${found.seconds.toFixed(2)} s.`),
       h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, ["the surrogate", "before", "after"].map((words) => h("th", { scope: "col" }, words)))),
         h("tbody", {}, line("tests right", (one) => percent(one.accuracy)), line("support vectors", (one) => count(one.n_support)), line("duality gap", (one) => short(one.gap))))),
       found.changed.length ? this.changed(found) : null);
   }
 
   changed(found) {
-    const effects = found.changed[0].foretold !== null;
-    return [h("p", { class: "quiet" }, "Of each the logit of the class that it had: before and after; ",
-      h("b", {}, "τ"), ", what these training samples made of it; ", h("b", {}, "effect"), ", how much effects foretell that it changes",
-      effects ? "." : [". ", h("button", { type: "button", id: "foretell", onclick: () => this.withEffects() }, "fit effects")],
+    const effects = found.changed[0].effect !== null;
+    return [h("p", { class: "quiet" }, "The logit of the class that each had: before and after; ",
+      h("b", {}, "τ"), ", the part of these training samples in it; ", h("b", {}, "effect"), ", its change as effects predict it",
+      effects ? "." : [". ", h("button", { type: "button", id: "fit-effects", onclick: () => this.withEffects() }, "fit effects")],
       found.changed.length < found.changed_tests ? ` The first ${count(found.changed.length)} are listed.` : ""),
     this.tests(found.changed, effects)];
   }
@@ -158,7 +158,7 @@ export class ChangesView {
       h("div", {}, h("p", { class: "turn" }, this.names[one.came], " → ", h("b", {}, this.names[one.became])),
         h("p", { class: "quiet" }, h("a", { href: address }, `#${one.row.index}`), ", ",
           one.became === one.row.truth ? "now right" : one.came === one.row.truth ? "now wrong" : ["is ", new Name(one.row.verdict.truth ?? "unknown")]),
-        h("dl", { class: "figures" }, this.figure("logit", `${signed(one.logits[0])} → ${signed(one.logits[1])}`), this.figure("τ", signed(one.tau)), effects ? this.figure("effect", signed(one.foretold)) : null)));
+        h("dl", { class: "figures" }, this.figure("logit", `${signed(one.logits[0])} → ${signed(one.logits[1])}`), this.figure("τ", signed(one.tau)), effects ? this.figure("effect", signed(one.effect)) : null)));
   }
 
   figure(name, value) {
@@ -166,9 +166,9 @@ export class ChangesView {
   }
 
   async withEffects() {
-    const told = progress(this.answer, "Fitting effects");
+    const report = progress(this.answer, "Fitting effects");
     try {
-      await this.foretell(told);
+      await this.fitEffects(report);
       await this.solve();
     } catch (error) { fail(this.answer, error); }
   }

@@ -1,4 +1,4 @@
-// The classes: what carries each, which are confused, and two of them side by side.
+// The classes: the evidence for each, which are confused, and two of them side by side.
 
 import { addressOf } from "./address.js";
 import { Name, PAGE, count, fail, h, pager, part, percent, progress, replace, short, signed, some } from "./dom.js";
@@ -18,7 +18,7 @@ export class ClassesView {
     this.pages = pager((step) => go({ from: Math.max(0, this.offset + step * PAGE) }));
     replace(box, h("h2", {}, "Classes"),
       source.live ? h("p", { class: "tools compare" }, "Compare ", this.one, " with ", this.other) : null, this.comparison, this.confused,
-      h("p", {}, "What carries each class: its support vectors, and how many of them are at the bound λ = C, where a sample pulls as hard as it may. Shown are the strongest."),
+      h("p", {}, "The support vectors of each class, and how many of them are at the bound λ = C, the largest weight. The strongest are shown."),
       this.list, this.pages.box);
   }
 
@@ -70,17 +70,17 @@ export class ClassesView {
   }
 
   drawn(found) {
-    const rests = (name, rest) => `What ${name} rests on beside ${rest}, with its share of what separates the two:`;
+    const evidence = (name, rest) => `Evidence for ${name} against ${rest}, with its share of what separates the two:`;
     const [a, b] = [this.names[found.one], found.other === null ? "other classes" : this.names[found.other]];
     const column = (side, name, rest, words) => h("section", {}, h("h4", {}, name),
       h("p", {}, this.mistaken(side, name, rest), " ", `${some(side.n_border, "training sample")} of ${name} ${side.n_border === 1 ? "is" : "are"} held apart from ${rest}.`),
-      h("p", { class: "quiet" }, words), this.thumbs(side.telling, (one) => part(one.share)),
+      h("p", { class: "quiet" }, words), this.thumbs(side.separating, (one) => part(one.share)),
       h("p", { class: "quiet" }, `Samples of ${name} that are nearest to ${rest}, with their margin (1 is far enough, below 0 is the other side):`), this.thumbs(side.border, (one) => signed(one.margin)));
-    return h("section", { class: "comparison", "aria-label": `${a} beside ${b}` }, h("h3", {}, a, " beside ", b),
-      found.likeness === null ? null : h("p", {}, `Their weights have a cosine of ${signed(found.likeness)}${found.likeness > 0 ? ": they rest on much that is the same." : "."}`,
+    return h("section", { class: "comparison", "aria-label": `${a} and ${b}` }, h("h3", {}, a, " and ", b),
+      found.similarity === null ? null : h("p", {}, `Their weights have a cosine of ${signed(found.similarity)}${found.similarity > 0 ? ": much of their evidence is the same." : "."}`,
         found.shared.length ? [" ", h("a", { href: addressOf(this.info, { tab: "concepts" }) }, "Concepts"), " that raise both: ", h("span", {}, found.shared.map((one) => `${one.name} (${signed(one.parts[0])}, ${signed(one.parts[1])})`).join(", ")), "."] : " No concept raises both."),
-      h("div", { class: "two" }, column(found.sides[0], a, b, found.other === null ? `What ${a} rests on, with its share of it:` : rests(a, b)),
-        column(found.sides[1], b, a, found.other === null ? `What speaks most against ${a}, with what it takes:` : rests(b, a))),
+      h("div", { class: "two" }, column(found.sides[0], a, b, found.other === null ? `Evidence for ${a}, with its share:` : evidence(a, b)),
+        column(found.sides[1], b, a, found.other === null ? `Strongest evidence against ${a}, with its share:` : evidence(b, a))),
       found.other === null && found.rivals.length ? this.rivals(found) : null);
   }
 
@@ -88,15 +88,15 @@ export class ClassesView {
     return `${count(side.mistaken)} of ${some(side.n_tests, "test")} of ${name} ${side.mistaken === 1 ? "is" : "are"} taken for ${rest}.`;
   }
 
-  thumbs(rows, tell) {
+  thumbs(rows, caption) {
     return h("div", { class: "thumbs" }, rows.map((one) => h("figure", {}, sampleView(one.sample, `Training sample ${one.index}, labelled ${this.names[one.label]}`),
-      h("figcaption", {}, `#${one.index} `, this.names[one.label], h("br"), tell(one)))));
+      h("figcaption", {}, `#${one.index} `, this.names[one.label], h("br"), caption(one)))));
   }
 
   rivals(found) {
     const name = this.names[found.one];
-    return h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, ["beside", "training samples that hold them apart", `tests of ${name} taken for it`, `its tests taken for ${name}`, "cosine of weights"].map((words) => h("th", { scope: "col" }, words)))),
+    return h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, ["compared with", "training samples that hold them apart", `tests of ${name} taken for it`, `its tests taken for ${name}`, "cosine of weights"].map((words) => h("th", { scope: "col" }, words)))),
       h("tbody", {}, found.rivals.map((one) => h("tr", {}, h("th", { scope: "row" }, this.link(found.one, one.other, this.names[one.other])),
-        h("td", {}, count(one.n_border)), h("td", {}, count(one.taken_for)), h("td", {}, count(one.taken_from)), h("td", {}, short(one.likeness)))))));
+        h("td", {}, count(one.n_border)), h("td", {}, count(one.taken_for)), h("td", {}, count(one.taken_from)), h("td", {}, short(one.similarity)))))));
   }
 }

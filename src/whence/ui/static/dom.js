@@ -29,7 +29,7 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-// Text with the first of each word of the glossary as a control that tells what it means; the page holds the list.
+// Text with the first of each word of the glossary as a control that shows its meaning; the page holds the list.
 export function glossed(text) {
   const terms = [...document.querySelectorAll(".glossary dd")], seen = new Set(), parts = [];
   const any = new RegExp(terms.map((term, i) => `(?<t${i}>${term.dataset.forms})`).join("|"), "g");
@@ -62,8 +62,8 @@ export function fail(element, error) {
   return replace(element, h("p", { class: "error", role: "alert" }, error.message));
 }
 
-// A line for those who hear the page.
-export function tell(words) {
+// A line for screen readers.
+export function announce(words) {
   place("status").textContent = words;
 }
 

@@ -12,7 +12,7 @@ export class GalleryView {
     this.list = h("div", { class: "gallery" });
     this.pages = pager((step) => go(Math.max(0, this.offset + step * SHELF)));
     replace(box, h("h2", {}, "Concepts"),
-      h("p", {}, "Directions of the model’s features, the principal components of the support vectors. Every sample shows each of them more or less, and a class’s logit is the sum of what goes through them. ",
+      h("p", {}, "Directions of the model’s features, the principal components of the support vectors. Every sample shows each of them to a degree, and a class’s logit is the sum of its parts through them. ",
         "Those that the classes use most come first. Bars are the share of a class’s logit, over its tests, that goes through a concept: by showing it, or by showing its opposite."),
       this.list, this.pages.box);
   }
@@ -21,7 +21,7 @@ export class GalleryView {
     if (offset === this.offset) return;
     this.offset = offset;
     try {
-      const found = await this.source.gallery(offset, SHELF, progress(this.list, "Taking the features apart"));
+      const found = await this.source.gallery(offset, SHELF, progress(this.list, "Computing the concepts"));
       if (offset !== this.offset) return;
       replace(this.list, found.rows.map((concept) => this.concept(concept)));
       this.pages.draw(offset, found.rows.length, found.total);

@@ -1,4 +1,4 @@
-// The keyboard: which key does what in which view, and the help that tells.
+// The keyboard: which key does what in which view, and the help.
 
 import { place } from "./dom.js";
 

@@ -12,7 +12,7 @@ export class TestList {
       place(id).append(h("option", { value: "" }, "any"), ...names.map((name, c) => h("option", { value: c, title: name.whole }, `${name}`)));
     }
     for (const id of ["label", "predicted", "order"]) place(id).addEventListener("change", (event) => this.ask({ [id]: event.target.value }));
-    for (const id of ["wrong", "disagree", "strange"]) place(id).addEventListener("change", (event) => this.ask({ [id]: event.target.checked }));
+    for (const id of ["wrong", "disagree", "novel"]) place(id).addEventListener("change", (event) => this.ask({ [id]: event.target.checked }));
     place("search").addEventListener("input", (event) => this.ask({ search: event.target.value }));
     place("search").addEventListener("keydown", async (event) => {
       if (event.key !== "Enter") return;
@@ -23,7 +23,7 @@ export class TestList {
     place("later").addEventListener("click", () => this.page(1));
     place("unfilter").addEventListener("click", () => this.ask(plain().query));
     this.settle = roving(place("tests"), "button");
-    // Filters fold away where there is no room beside the list for them.
+    // Filters fold away where there is no room next to the list.
     const wide = matchMedia("(min-width: 56rem)"), fold = () => { place("filters").open = wide.matches; };
     wide.addEventListener("change", fold);
     fold();
@@ -56,7 +56,7 @@ export class TestList {
   fill() {
     const { query } = this, none = plain().query;
     for (const id of ["label", "predicted", "order", "search"]) if (place(id).value !== query[id]) place(id).value = query[id];
-    for (const id of ["wrong", "disagree", "strange"]) place(id).checked = query[id];
+    for (const id of ["wrong", "disagree", "novel"]) place(id).checked = query[id];
     const n = Object.keys(none).filter((name) => name !== "offset" && query[name] !== none[name]).length;
     place("filtered").textContent = n ? ` (${n} on)` : "";
     place("unfilter").hidden = !n;
@@ -66,7 +66,7 @@ export class TestList {
     const mine = ++this.asked;
     this.drawn = true;
     try {
-      if (this.query.strange) await this.source.likening(progress(place("tests"), "Comparing with the training set"));
+      if (this.query.novel) await this.source.compareTests(progress(place("tests"), "Comparing with the training set"));
       const found = await this.source.tests({ ...this.query, limit: PAGE });
       if (mine === this.asked) this.draw(found);
     } catch (error) {
@@ -92,8 +92,8 @@ export class TestList {
       h("span", { class: "words" }, h("b", {}, new Name(row.verdict.predicted)), h("span", { class: "quiet" }, `${chance}#${row.index}`),
         truth(row.verdict.right, row.verdict.truth, row.verdict.right === null ? "true" : "is"),
         note ? h("span", { class: "noted" }, note.heading) : null,
-        row.strange ? h("span", { class: "wrong" }, "⚠ nothing like it") : null,
-        row.verdict.agrees ? null : h("span", { class: "wrong" }, "surrogate differs")));
+        row.novel ? h("span", { class: "wrong" }, "⚠ novel") : null,
+        row.verdict.agrees ? null : h("span", { class: "wrong" }, "surrogate disagrees")));
   }
 
   // Show which test is chosen, which may be on another page.

@@ -1,12 +1,12 @@
 // The page: what is chosen, and how keys and clicks change it.
 
-import { Name, count, fail, glossed, h, percent, place, replace, roving, short, tell } from "./dom.js";
+import { Name, announce, count, fail, glossed, h, percent, place, replace, roving, short } from "./dom.js";
 import { readAsked } from "./asked.js";
 import { plain, readAddress, tabOf, writeAddress } from "./address.js";
 import { sampleView, scaleKey } from "./maps.js";
 import { source } from "./source.js";
 import { balance, charts } from "./charts.js";
-import { card, conceptStrip, doubtWords, drawMark, pairView, sentence, usualView, verdict } from "./panels.js";
+import { card, conceptStrip, doubtWords, drawMark, pairView, sentence, typicalityView, verdict } from "./panels.js";
 import { AuditView } from "./audit.js";
 import { ClassesView } from "./classes.js";
 import { GalleryView } from "./gallery.js";
@@ -17,9 +17,9 @@ import { ChangesView } from "./changes.js";
 import { listenToKeys } from "./keys.js";
 
 const state = { ...plain(), info: null, names: [], list: null, whatIf: null, views: {}, own: null, why: null, wanted: "", shown: null, asked: 0,
-  solved: new Set(), foretelling: null, foretold: !source.live, doubt: null, usual: null };
+  solved: new Set(), fitting: null, fitted: !source.live, doubt: null, typicality: null };
 const names = () => state.names;
-const PROMPT = 2000; // letters of a text that a link takes along, its last
+const PROMPT = 2000; // letters, from the end of a text, that a link takes along
 
 function choose(test) {
   Object.assign(state, { test, own: null, pair: null });
@@ -42,25 +42,25 @@ async function explain(over = false) {
   writeAddress(state.info, state, over);
   try {
     if (question === "would change" && state.info.questions.length > 1) {
-      await Promise.race([foretell(), new Promise((go) => { setTimeout(go, 300); })]);
+      await Promise.race([fitEffects(), new Promise((go) => { setTimeout(go, 300); })]);
       if (mine !== state.asked) return;
-      if (!state.foretold) await meanwhile(mine);
-      await foretell();
+      if (!state.fitted) await meanwhile(mine);
+      await fitEffects();
     } else if (question === "made of" && C !== null && !state.solved.has(C)) {
-      tell(`Solving at C = ${short(C)} …`);
-      await source.solveAt(C, ({ seconds }) => tell(`Solving at C = ${short(C)} … ${seconds.toFixed(1)} s`));
+      announce(`Solving at C = ${short(C)} …`);
+      await source.solveAt(C, ({ seconds }) => announce(`Solving at C = ${short(C)} … ${seconds.toFixed(1)} s`));
       state.solved.add(C);
     }
     if (mine !== state.asked) return; // a later choice came in between
     const why = await answer(state.choice);
     if (mine !== state.asked) return;
     drawn(why);
-    tell(`${why.test === null ? "Your sample" : `Test sample ${why.test}`}: ${new Name(why.verdict.predicted)}${why.label_kind !== "class" ? "" : `, ${percent(why.probability)}`}`);
+    announce(`${why.test === null ? "Your sample" : `Test sample ${why.test}`}: ${new Name(why.verdict.predicted)}${why.label_kind !== "class" ? "" : `, ${percent(why.probability)}`}`);
   } catch (error) {
     if (mine !== state.asked) return;
     [state.choice.question] = state.info.questions;
     fail(panel, error);
-    tell("");
+    announce("");
   } finally {
     if (mine === state.asked) panel.removeAttribute("aria-busy");
   }
@@ -72,19 +72,19 @@ const wanted = () => state.own ? `own ${state.own.number}` : JSON.stringify([sta
 const answer = (choice) => state.own ? source.own(state.own.body, state.own.type, choice) : source.explain(state.test, choice);
 
 function drawn(why) {
-  Object.assign(state, { why, doubt: null, usual: null });
+  Object.assign(state, { why, doubt: null, typicality: null });
   draw();
   doubt(why);
-  usual(why);
+  typicality(why);
 }
 
-// How usual the test is comes when the features of the training set are read, once.
-async function usual(why) {
+// How typical the test is comes when the features of the training set are read, once.
+async function typicality(why) {
   if (!state.info.compares) return;
-  const found = await source.usual(why, state.own).catch(() => null); // a hint, without which all else holds
+  const found = await source.typicality(why, state.own).catch(() => null); // a hint, without which all else holds
   if (why !== state.why || !found) return;
-  state.usual = found;
-  replace(place("usual"), usualView(found));
+  state.typicality = found;
+  replace(place("typicality"), typicalityView(found));
   sumUp();
 }
 
@@ -99,28 +99,28 @@ async function meanwhile(mine) {
   place("explanation").removeAttribute("aria-busy");
 }
 
-// Effects are fitted once, beside all else; whoever asks for them follows the same fit.
-function foretell() {
-  if (state.foretelling) return state.foretelling;
+// Effects are fitted once, in the background; whoever asks for them follows the same fit.
+function fitEffects() {
+  if (state.fitting) return state.fitting;
   const box = place("fitting"), bar = place("fitting-bar"), words = place("fitting-words");
-  const mine = state.foretelling = source.foretell(({ seconds, what, done, total }) => {
-    if (mine !== state.foretelling) return; // it was stopped
+  const mine = state.fitting = source.fitEffects(({ seconds, what, done, total }) => {
+    if (mine !== state.fitting) return; // it was stopped
     box.hidden = false;
     words.textContent = [what, total ? `${count(done)} of ${count(total)}` : "", `${seconds.toFixed(0)} s`].filter(Boolean).join(" · ");
     if (total) Object.assign(bar, { max: total, value: done }); else bar.removeAttribute("value");
   });
-  mine.then(() => { state.foretold = true; if (box) box.hidden = true; }, () => { if (mine === state.foretelling) forget(); });
+  mine.then(() => { state.fitted = true; if (box) box.hidden = true; }, () => { if (mine === state.fitting) forget(); });
   return mine;
 }
 
 function forget() {
-  state.foretelling = null;
+  state.fitting = null;
   place("fitting").hidden = true;
 }
 
 function stop() {
   forget();
-  source.stopForetelling().catch(() => null); // it may have ended by itself
+  source.stopEffects().catch(() => null); // it may have ended by itself
   state.choice.question = "made of";
   if (!meantime()) return explain();
   state.asked += 1; // who waits for effects need not go on
@@ -144,7 +144,7 @@ async function doubt(why) {
 }
 
 function sumUp() {
-  replace(place("sentence"), sentence(state.why, state.usual?.reason, state.doubt?.reason));
+  replace(place("sentence"), sentence(state.why, state.typicality?.reason, state.doubt?.reason));
 }
 
 function drawDoubt() {
@@ -174,7 +174,7 @@ function controls(why) {
   return h("div", { class: "controls" }, h("label", {}, "explain ", target), h("label", {}, "pairs per side ", k), Cs.length ? C() : null);
 }
 
-// The way to the tests beside this one in the list.
+// The way to the previous and the next test of the list.
 function steps() {
   const one = (by, id, sign, words) => h("button", { type: "button", id, "aria-label": words, title: words, onclick: () => state.list.step(by) }, sign);
   return h("span", {}, one(-1, "previous-test", "←", "Previous test"), " ", one(1, "next-test", "→", "Next test"));
@@ -183,7 +183,7 @@ function steps() {
 function draw() {
   const { why, whatIf } = state, panel = place("explanation"), focus = document.activeElement?.id;
   const title = why.test === null ? "Your own sample" : `Test sample ${why.test}`, note = source.note(why.test);
-  // Only another pair is drawn anew: a button that a click has begun on must still be there when it ends.
+  // Only another pair is drawn again: a button that a click has begun on must still be there when it ends.
   const peek = (pair) => { if (pair !== state.shown) show(pair); };
   const actions = { choose: pin, peek };
   const column = (pairs, word, sign, at) => h("section", { class: "side" },
@@ -251,7 +251,7 @@ function show(pair) {
 async function concepts(pair, scroll = false) {
   const box = place("strip"), why = state.why;
   if (!source.hasConcepts(why, pair)) return;
-  if (scroll) replace(box, h("p", { class: "busy", role: "status" }, "Looking for the concepts that both samples share …"));
+  if (scroll) replace(box, h("p", { class: "busy", role: "status" }, "Computing the concepts that both samples share …"));
   try {
     replace(box, conceptStrip(await source.concepts(why, pair)));
   } catch (error) { fail(box, error); }
@@ -367,7 +367,7 @@ function makeViews(info) {
   views.classes = new ClassesView(place("classes"), source, info, called, go);
   if (!source.live) return;
   views.concepts = new GalleryView(place("concepts"), source, info, called, page);
-  views.whatif = new ChangesView(place("whatif"), source, info, called, whatIf, (told) => source.foretell(told).then(() => { state.foretold = true; }));
+  views.whatif = new ChangesView(place("whatif"), source, info, called, whatIf, (report) => source.fitEffects(report).then(() => { state.fitted = true; }));
 }
 
 async function begin() {

@@ -1,4 +1,4 @@
-// Samples and relevance on them: pictures beside their maps, texts and values with relevance on them.
+// Samples and relevance on them: pictures next to their maps, texts and values with relevance on them.
 
 import { h, short, signed } from "./dom.js";
 
@@ -99,7 +99,7 @@ function textView(sample, map, full, words, folds) {
     h("details", { open: folds === "open" }, h("summary", {}, "the rest", map ? ", strongest:" : null, ...(map ? strongest(tokens, map, full, headline) : [])), ...rest), outside);
 }
 
-// Bars of values; with a map they are bars of relevance, and values are told beside it.
+// Bars of values; with a map they are bars of relevance, and values are in the title.
 function barView(sample, map, full, words) {
   const shown = (map ? map.values : sample.values).slice(0, 200);
   const most = map ? full : Math.max(...shown.map(Math.abs));

@@ -1,4 +1,4 @@
-// Where the page's data come from: the machine that serves it, or the page itself.
+// The page's data, from the machine that serves it, or from the page itself.
 
 const embedded = document.getElementById("data");
 const stored = embedded ? whole(JSON.parse(embedded.textContent)) : null;
@@ -21,7 +21,7 @@ export const source = stored ? {
     const named = ({ verdict }) => [verdict.truth, verdict.predicted].some((text) => text.toLowerCase().includes(word));
     const rows = stored.rows.filter((row) =>
       (query.label === "" || row.truths.includes(+query.label)) && (query.predicted === "" || row.predictions.includes(+query.predicted))
-      && (!query.wrong || row.verdict.right === false) && (!query.disagree || !row.verdict.agrees) && (!query.strange || row.strange)
+      && (!query.wrong || row.verdict.right === false) && (!query.disagree || !row.verdict.agrees) && (!query.novel || row.novel)
       && (!word || named(row) || String(row.index) === word));
     if (query.order === "least certain") rows.sort((a, b) => (a.verdict.probability ?? 1) - (b.verdict.probability ?? 1));
     return { total: rows.length, rows: rows.slice(query.offset, query.offset + query.limit) };
@@ -29,15 +29,15 @@ export const source = stored ? {
   answersBoth: Object.keys(stored.changes).length > 0,
   has: (test) => test in stored.explanations,
   explain: async (test, choice) => (choice.question === "would change" && source.answersBoth ? stored.changes : stored.explanations)[test],
-  foretell: async () => null,
+  fitEffects: async () => null,
   doubt: async (why) => stored.doubts[why.test],
-  usual: async (why) => stored.usual[why.test],
+  typicality: async (why) => stored.typicality[why.test],
   note: (test) => stored.notes[test],
   hasConcepts: (why, pair) => why.question === "made of" && stored.concepts[why.test]?.index === pair.index,
   concepts: async (why) => stored.concepts[why.test],
   audit: async (offset, limit) => ({ ...stored.audit, total: stored.audit.rows.length, rows: stored.audit.rows.slice(offset, offset + limit) }),
   rank: async () => null,
-  likening: async () => null,
+  compareTests: async () => null,
   classes: async (offset, limit) => ({ ...stored.classes, rows: stored.classes.rows.slice(offset, offset + limit) }),
 } : {
   live: true,
@@ -47,7 +47,7 @@ export const source = stored ? {
   tests: (query) => {
     const words = new URLSearchParams({ offset: query.offset, limit: query.limit });
     for (const name of ["label", "predicted", "search"]) if (query[name] !== "") words.set(name, query[name]);
-    for (const name of ["wrong", "disagree", "strange"]) if (query[name]) words.set(name, "true");
+    for (const name of ["wrong", "disagree", "novel"]) if (query[name]) words.set(name, "true");
     if (query.order) words.set("order", query.order);
     return ask(`api/tests?${words}`);
   },
@@ -55,15 +55,15 @@ export const source = stored ? {
   explain: (test, choice) => ask(`api/tests/${test}/explanation?${chosen(choice)}`),
   own: (body, type, choice) => ask(`api/explanation?${chosen(choice)}`, { method: "POST", body, headers: { "content-type": type } }),
   doubt: (why, k) => ask(`api/tests/${why.test}/stability?${new URLSearchParams({ k, target: why.target })}`),
-  usual: (why, own) => own ? ask("api/usual", { method: "POST", body: own.body, headers: { "content-type": own.type } }) : ask(`api/tests/${why.test}/usual`),
-  foretell: (onProgress) => stream("api/effects", "", onProgress),
-  stopForetelling: () => ask("api/effects/stop", { method: "POST", body: "" }),
+  typicality: (why, own) => own ? ask("api/typicality", { method: "POST", body: own.body, headers: { "content-type": own.type } }) : ask(`api/tests/${why.test}/typicality`),
+  fitEffects: (onProgress) => stream("api/effects", "", onProgress),
+  stopEffects: () => ask("api/effects/stop", { method: "POST", body: "" }),
   solveAt: (C, onProgress) => stream(`api/path?${new URLSearchParams({ C })}`, "", onProgress),
   whatIf: (question, onProgress) => stream("api/whatif", JSON.stringify(question), onProgress),
   hasConcepts: (why) => why.test !== null && why.question === "made of" && !why.n_members,
   concepts: (why, pair) => ask(`api/tests/${why.test}/concepts?${new URLSearchParams({ pair: pair.index, target: why.target, C: why.C })}`),
   audit: (offset, limit) => ask(`api/audit?offset=${offset}&limit=${limit}`),
-  likening: (onProgress) => stream("api/usualness", "", onProgress),
+  compareTests: (onProgress) => stream("api/novelty", "", onProgress),
   rank: (onProgress) => stream("api/ranking", "", onProgress),
   classes: (offset, limit) => ask(`api/classes?offset=${offset}&limit=${limit}`),
   compare: (one, other, onProgress) => stream(`api/comparison?${new URLSearchParams(other === null ? { one } : { one, other })}`, "", onProgress),
@@ -99,7 +99,7 @@ async function stream(path, body, onProgress) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let rest = ""; ;) {
     const { value, done } = await reader.read();
-    if (done) throw new Error("The answer broke off.");
+    if (done) throw new Error("The answer ended early.");
     const lines = (rest + value).split("\n");
     rest = lines.pop();
     for (const line of lines.map(JSON.parse)) {

@@ -16,11 +16,11 @@ function loaded(info) {
   const whole = info.label_kind === "number", outputs = info.classes.length;
   return [
     ["Model", info.members > 1 ? `an ensemble of ${info.members}: ${info.model}, ${count(info.n_parameters)} parameters together; features of each are the inputs of its head, those of the first the ${count(info.n_features)} of ${info.head}`
-      : `${info.model}, ${count(info.n_parameters)} parameters; features are the ${count(info.n_features)} inputs of ${info.head}${info.normalise ? ", brought to unit length for the surrogate" : ""}`],
+      : `${info.model}, ${count(info.n_parameters)} parameters; features are the ${count(info.n_features)} inputs of ${info.head}${info.normalise ? ", scaled to unit length for the surrogate" : ""}`],
     ["Training set", `${info.data ? `${info.data}, ` : ""}${count(info.n_train)} samples`],
     ["Tests", `${info.test ? `${info.test}, ` : ""}${count(info.n_tests)} samples, ${whole ? `R² ${info.accuracy.toFixed(3)}` : `${percent(info.accuracy)} right`}`],
     [{ class: "Classes", label: "Labels", number: "Numbers" }[info.label_kind], `${count(outputs)}: ${info.classes.slice(0, 12).map((name) => new Name(name)).join(", ")}${outputs > 12 ? ", …" : ""}`],
-    ["Surrogate", `${info.C === null ? "one per model, together" : `C = ${short(info.C)};`} ${whole ? `R² ${info.agreement.toFixed(3)} with the model` : `says what the model says for ${percent(info.agreement)} of the tests`}; ${count(info.n_support)} of the training samples are support vectors; duality gap ${info.members > 1 ? "at most " : ""}${short(info.gap)}`],
+    ["Surrogate", `${info.C === null ? "one per model, together" : `C = ${short(info.C)};`} ${whole ? `R² ${info.agreement.toFixed(3)} with the model` : `agrees with the model on ${percent(info.agreement)} of the tests`}; ${count(info.n_support)} of the training samples are support vectors; duality gap ${info.members > 1 ? "at most " : ""}${short(info.gap)}`],
     info.size === null ? null : ["File", size(info.size)],
   ].filter(Boolean);
 }
@@ -40,9 +40,9 @@ export class StartView {
         h("dl", {}, loaded(info).map(([name, words]) => h("div", {}, h("dt", {}, name), h("dd", {}, ...glossed(words)))))),
       h("section", { class: "begin" }, h("h2", {}, "Where to begin"),
         info.label_kind === "number" ? null : this.shelf("Wrong predictions", `${count(info.n_wrong)} of ${count(info.n_tests)}`, { wrong: true }),
-        info.label_kind === "number" ? null : this.shelf("Least certain", "the model hesitates", { order: "least certain" }),
-        info.compares ? this.shelf("Strange samples", "nothing like them was in the training set", { strange: true }) : null,
-        info.n_differing ? this.shelf("The surrogate differs", `${count(info.n_differing)} of ${count(info.n_tests)}: their explanations are not to be trusted`, { disagree: true }) : null,
+        info.label_kind === "number" ? null : this.shelf("Least certain", "lowest probability of the predicted class", { order: "least certain" }),
+        info.compares ? this.shelf("Novel samples", "nothing like them in the training set", { novel: true }) : null,
+        info.n_differing ? this.shelf("The surrogate disagrees", `${count(info.n_differing)} of ${count(info.n_tests)}: do not trust their explanations`, { disagree: true }) : null,
         h("p", {}, "Or ", random, info.label_kind === "class" && !info.note ? [", ", h("a", { href: to({ tab: "audit" }) }, "labels that may be wrong"), ", ", h("a", { href: to({ tab: "classes" }) }, "classes and what is confused"), ", ",
           h("a", { href: to({ tab: "concepts" }) }, "concepts"), ", ", h("a", { href: to({ tab: "whatif" }) }, "what would change without some samples")] : null, ".",
           " ", h("span", { class: "quiet" }, "Keys: press ", h("kbd", {}, "?"), ".")),
@@ -52,13 +52,13 @@ export class StartView {
   // A few tests that a list begins with, and the way to all of them.
   shelf(title, words, query) {
     const box = h("div", { class: "shelf" }, h("p", { class: "busy" }, "Looking …")), more = h("span", { class: "quiet" }, words);
-    const ready = query.strange ? this.source.likening(progress(box, "Comparing with the training set")) : Promise.resolve();
+    const ready = query.novel ? this.source.compareTests(progress(box, "Comparing with the training set")) : Promise.resolve();
     ready.then(() => this.source.tests({ offset: 0, limit: FIRST, label: "", predicted: "", search: "", ...query })).then(({ rows, total }) => {
       replace(box, rows.length ? rows.map((row) => h("a", { href: addressOf(this.info, { test: row.index, query }), class: "spine" },
         sampleView(row.sample, `Test sample ${row.index}`), h("b", {}, new Name(row.verdict.predicted)),
         row.verdict.right === false ? h("span", { class: "quiet" }, "is ", new Name(row.verdict.truth)) : row.probability === null ? null : h("span", { class: "quiet" }, percent(row.probability))))
         : h("p", { class: "quiet" }, "none"));
-      if (query.strange) more.textContent = `${count(total)} of ${count(this.info.n_tests)}: ${words}`;
+      if (query.novel) more.textContent = `${count(total)} of ${count(this.info.n_tests)}: ${words}`;
     }, (error) => replace(box, h("p", { class: "error" }, error.message)));
     return h("section", { class: "first" }, h("h3", {}, h("a", { href: addressOf(this.info, { query }) }, title), " ", more), box);
   }

@@ -6,8 +6,8 @@ import { whatIfAnswer } from "./panels.js";
 
 // A group in words.
 function groupWords(group, names) {
-  const told = group.by === "wrong labels" ? "wrong labels found" : [group.label === null ? "" : `all of ${names[group.label]}`, group.search ? `“${group.search}”` : ""].filter(Boolean).join(", ");
-  return `${told}${group.n === null ? "" : ` (${count(group.n)})`} ${group.to === null ? "removed" : group.to === "suggested" ? "labelled as suggested" : `labelled ${names[group.to]}`}`;
+  const which = group.by === "wrong labels" ? "wrong labels found" : [group.label === null ? "" : `all of ${names[group.label]}`, group.search ? `“${group.search}”` : ""].filter(Boolean).join(", ");
+  return `${which}${group.n === null ? "" : ` (${count(group.n)})`} ${group.to === null ? "removed" : group.to === "suggested" ? "labelled as suggested" : `labelled ${names[group.to]}`}`;
 }
 
 // Marks and groups as they are asked.
@@ -55,7 +55,7 @@ export class WhatIf {
     if (this.shown) this.drawTools(this.shown);
   }
 
-  // Ask what the address does, instead of what was asked; tell whether that is another question.
+  // Ask what the address does, instead of what was asked; return whether that is another question.
   take(asked) {
     if (JSON.stringify(askedWords(questionOf(asked))) === JSON.stringify(this.words)) return false;
     this.groups = asked.groups;
@@ -119,16 +119,16 @@ export class WhatIf {
     if (why !== this.why) replace(this.answer);
     this.why = why;
     replace(this.basket, h("h3", {}, "What if"), this.size ? this.list()
-      : h("p", { class: "quiet" }, "Mark training samples as removed or relabelled; then see what the surrogate, solved anew, predicts."),
+      : h("p", { class: "quiet" }, "Mark training samples as removed or relabelled, and see what the re-solved surrogate predicts."),
       this.size ? h("p", {}, h("button", { type: "button", class: "primary", id: "solve", onclick: () => this.solve() }, "solve"), " ",
         h("button", { type: "button", onclick: () => this.clear() }, "clear")) : null,
       h("p", { class: "quiet" }, h("a", { href: "#tab=whatif" }, this.size ? "Which other tests change" : "Many samples at once")), this.answer);
   }
 
   async solve() {
-    const { why, answer, names } = this, told = progress(answer, "Solving"), mark = answer.firstElementChild;
+    const { why, answer, names } = this, report = progress(answer, "Solving"), mark = answer.firstElementChild;
     try {
-      const found = await this.source.whatIf({ test: why.test, target: why.target, ...this.question() }, told);
+      const found = await this.source.whatIf({ test: why.test, target: why.target, ...this.question() }, report);
       if (why !== this.why || !answer.contains(mark)) return; // another test or other marks came in between
       replace(answer, whatIfAnswer(found, names));
     } catch (error) { fail(answer, error); }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from whence.attribution.surrogate_attributor import SurrogateAttributor
-from whence.surrogate.faithfulness import Faithfulness as Found
+from whence.surrogate.agreement import Faithfulness as Found
 
 from whence.methods import DualDA, Representer
 from whence.metrics import faithfulness
