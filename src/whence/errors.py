@@ -26,6 +26,10 @@ class InvalidInputError(WhenceError, ValueError):
     """An argument breaks a rule; the message names the argument, the rule, the value and the remedy."""
 
 
+class UnsupportedError(InvalidInputError):
+    """A method or task does not support what is asked; the message names an alternative."""
+
+
 class SampleError(InvalidInputError):
     """A training sample cannot be used; ``index`` is its place, and ``reason`` says what is wrong with it."""
 

@@ -409,7 +409,7 @@ def test_a_class_without_samples_is_empty() -> None:
 def test_bad_input_is_named() -> None:
     X, y, _ = data()
     explainer = fitted()
-    with pytest.raises(InvalidInputError, match=r"'odds', 'confidence', 'slack', 'self_influence'.*'best'"):
+    with pytest.raises(InvalidInputError, match=r"'ranking' must be one of \"odds\".*'best'"):
         audit.wrong_labels(explainer, ranking="best", features=X)
     with pytest.raises(InvalidInputError, match=r"'features' must be finite. Got nan at row 3, column 2"):
         audit.wrong_labels(explainer, features=np.where(np.arange(N * D).reshape(N, D) == 20, np.nan, X))

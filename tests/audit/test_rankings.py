@@ -15,10 +15,9 @@ from torch import nn
 
 import whence
 from whence import audit
-from whence.audit import confusion, heldout
-from whence.audit.confusion import concentration, destinations
+from whence.audit import heldout, rankings
 from whence.audit.heldout import LISTED, Listed, calibrated, held_out_scores
-from whence.audit.rankings import Evidence
+from whence.audit.rankings import Evidence, concentration, destinations
 from whence.features import FeatureBank
 
 K, N = 8, 1200
@@ -207,7 +206,7 @@ def test_of_many_classes_the_likely_ones_are_enough(monkeypatch: pytest.MonkeyPa
 def test_with_thousands_of_classes_errors_count_as_even(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y, _ = many(40)
     evidence = Evidence(fitted(X, y, head=False), X)
-    monkeypatch.setattr(confusion, "_MANY", 39)
+    monkeypatch.setattr(rankings, "_MANY", 39)
     scores, _ = audit.RANKINGS["odds"](evidence)
     p = np.exp(evidence.logs)[np.arange(len(y)), evidence.scores.listed.own]
     np.testing.assert_allclose(scores, np.log((1 - p) / p) - np.log(39), atol=1e-6)

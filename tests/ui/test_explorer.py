@@ -31,7 +31,7 @@ from tests.helpers.explored import (
     value_project,
 )
 from whence import DualDA, Effects
-from whence.audit import strange, wrong_labels
+from whence.audit import novel_inputs, wrong_labels
 from whence.core import progress
 from whence.errors import InvalidInputError, WhenceError
 from whence.explanation import Sample, view
@@ -272,16 +272,16 @@ def test_stability(client: Any, explorer: Explorer) -> None:
 
 def test_how_usual_tests_are(client: Any, explorer: Explorer) -> None:
     own, bank = explorer.project.explainer, explorer.project.train_bank
-    expected = strange(own, explorer.project.tests.take(list(range(30))), training=bank)
-    assert get(client, "/api/tests?limit=30")["rows"][3]["strange"] in (None, bool(expected.strange[3]))
+    expected = novel_inputs(own, explorer.project.tests.take(list(range(30))), training=bank)
+    assert get(client, "/api/tests?limit=30")["rows"][3]["strange"] in (None, bool(expected.novel[3]))
     listed = get(client, "/api/tests?limit=30&strange=true")["rows"]
-    assert [row["index"] for row in listed] == np.flatnonzero(expected.strange).tolist()
+    assert [row["index"] for row in listed] == np.flatnonzero(expected.novel).tolist()
     assert all(row["strange"] for row in listed)
     for test in (4, *(row["index"] for row in listed)):
         found = get(client, f"/api/tests/{test}/usual")
         assert [near["index"] for near in found["neighbours"]] == expected.neighbours[test].tolist()
         assert found["share"] == pytest.approx(expected.shares[test])
-        assert found["strange"] == bool(expected.strange[test])
+        assert found["strange"] == bool(expected.novel[test])
         labels = [own.task_.told(own.labels_[near["index"]]) for near in found["neighbours"]]
         assert [near["told"] for near in found["neighbours"]] == labels
     picture = png((255 * explorer.project.tests.take([4])[0, 0].numpy()).astype(np.uint8))

@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 
 from whence.attribution.ranking import padded
-from whence.audit.access import surrogate_of
+from whence.audit.access import Table, check_ids, chosen_ids, markdown, surrogate_of
 from whence.audit.rankings import RANKINGS, Evidence
-from whence.audit.table import Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Floats, Ints
-from whence.core.checks import check_count
+from whence.core.checks import check_choice, check_count
 from whence.core.display import Columns, displayed
 from whence.core.progress import bar
-from whence.core.words import cell
-from whence.errors import InvalidInputError
 from whence.methods import DualDA
 from whence.surrogate.training import training_features
 
@@ -64,8 +61,6 @@ class WrongLabels(Table):
     def columns(self) -> Columns:
         """Return the list as columns of plain values, one row per sample."""
         name = self.class_names
-        kept = [row[row >= 0].tolist() for row in self.neighbours]
-        theirs = [row[row >= 0].tolist() for row in self.neighbour_labels]
         return {
             "rank": list(range(1, len(self) + 1)),
             "index": self.indices.tolist(),
@@ -76,25 +71,27 @@ class WrongLabels(Table):
             "suggested_name": [name[c] for c in self.suggested],
             "score": self.scores.tolist(),
             "self_influence": self.self_influence.tolist(),
-            "neighbours": kept,
-            "neighbour_labels": theirs,
+            "neighbours": [row[row >= 0].tolist() for row in self.neighbours],
+            "neighbour_labels": [row[row >= 0].tolist() for row in self.neighbour_labels],
         }
 
     def __str__(self) -> str:
         """Write the first ten as a table in Markdown."""
-        lines = [
-            f"| sample | label | suggested | {self.ranking} | neighbours that disagree |",
-            "|---|---|---|---|---|",
-        ]
-        for j in range(min(10, len(self))):
-            sample = self.indices[j] if self.ids is None else self.ids[j]
-            label, other = (cell(self.class_names[c]) for c in (self.labels[j], self.suggested[j]))
-            disagree = int((self.neighbours[j] >= 0).sum())
-            lines.append(
-                f"| {cell(str(sample))} | {label} | {other} | {self.scores[j]:.3g} "
-                f"| {disagree} of {self.neighbours.shape[1]} |"
-            )
-        return "\n".join(lines)
+        k, name = self.neighbours.shape[1], self.class_names
+        titles = ("sample", "label", "suggested", self.ranking, "neighbours that disagree")
+        return markdown(
+            titles,
+            (
+                (
+                    self.indices[j] if self.ids is None else self.ids[j],
+                    name[self.labels[j]],
+                    name[self.suggested[j]],
+                    f"{self.scores[j]:.3g}",
+                    f"{(self.neighbours[j] >= 0).sum()} of {k}",
+                )
+                for j in range(min(10, len(self)))
+            ),
+        )
 
 
 def wrong_labels(
@@ -122,8 +119,8 @@ def wrong_labels(
     - ``"confidence"``: −log p_{i,y_i}, as if errors went to all classes alike.
     - ``"slack"``: ξ_i = max_c (1 − δ_{c,y_i} − w_{y_i}·f_i + w_c·f_i) at the fitted C, the loss of the
       surrogate that has seen the sample. It is 0 for all samples that are no support vectors.
-    - ``"self_influence"``: λ_{i,y_i}‖f_i‖², what the label rests on the sample itself. All bounded support
-      vectors have λ = C, so that only the length of their features tells them apart.
+    - ``"self_influence"``: λ_{i,y_i}‖f_i‖², how far the label depends on the sample itself. All bounded
+      support vectors have λ = C, so that only the length of their features tells them apart.
 
     Parameters
     ----------
@@ -157,10 +154,7 @@ def wrong_labels(
     (7, 1)
     """
     surrogate = surrogate_of(explainer)
-    if not isinstance(ranking, str) or ranking not in RANKINGS:
-        raise InvalidInputError(
-            f"'ranking' must be one of {', '.join(map(repr, RANKINGS))}. Got {ranking!r}."
-        )
+    check_choice("ranking", ranking, tuple(RANKINGS))
     k = check_count("k", k, 1, padded(explainer.n_train_))
     if n is not None:
         n = check_count("n", n)

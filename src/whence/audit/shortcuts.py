@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from whence.audit.access import surrogate_of, tests_of
+from whence.audit.access import plain, surrogate_of, tests_of
 from whence.audit.groups import group_attribution
 from whence.audit.heldout import total_norm
-from whence.audit.table import plain
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count, to_array
 from whence.core.display import Columns, displayed
@@ -51,7 +50,7 @@ class Direction:
 @displayed("class_name", "C", "bounded", "logit", "n_tests", rows="columns")
 @dataclass(frozen=True, eq=False)
 class SharedEvidence:
-    """What a set of samples rests on together.
+    """The evidence that a set of samples shares.
 
     Attributes
     ----------
@@ -84,7 +83,8 @@ class SharedEvidence:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in plain types that JSON takes."""
-        return plain(self) | {"directions": [plain(found) for found in self.directions]}
+        values: dict[str, Any] = plain(self)
+        return values
 
 
 def shared_evidence(

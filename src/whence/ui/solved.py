@@ -81,7 +81,8 @@ class Solved:
         return method if isinstance(method, Ensemble) else self.effects.result()
 
     def _fit_effects(self) -> Effects:
-        return self.project.with_effects(self._max_seconds).effects
+        effects: Effects = self.project.with_effects(self._max_seconds).attributor
+        return effects
 
     @functools.cached_property
     def components(self) -> Concepts:

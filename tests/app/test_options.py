@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.commands import NAMED, mistake, run, whole
 from whence import engine
-from whence.app.opening import engine_at
+from whence.app.options import engine_at
 from whence.engine import Local
 from whence_studies.suite import results
 
