@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 from pathlib import Path
@@ -10,8 +11,11 @@ import pytest
 
 from tests.helpers.commands import NAMED, mistake, run, whole
 from whence import engine
-from whence.app.options import engine_at
+from whence.app.options import Fit, engine_at
+from whence.attribution.base import Attributor
 from whence.engine import Local
+from whence.methods import DualDA
+from whence.project import READING
 from whence_studies.suite import results
 
 PROTOCOL = """
@@ -95,3 +99,14 @@ def test_an_address_is_that_of_a_ray_cluster(place: Path) -> None:
     said = whole("evaluate", "--engine", "processes", "--address", "auto")
     assert said.returncode == 2
     assert said.stderr == "Error: --address must come with --engine ray. Got the engine processes.\n"
+
+
+def test_options_of_a_fit_have_the_defaults_of_the_library() -> None:
+    methods = [
+        *inspect.signature(DualDA).parameters.values(),
+        *inspect.signature(Attributor.fit).parameters.values(),
+    ]
+    defaults = {parameter.name: parameter.default for parameter in methods}
+    for name in {*READING, *Fit.HYPERPARAMETERS, "layer", "device"} - {"cache_dir"}:
+        assert getattr(Fit, name) == defaults[name], name
+    assert set(READING) == {"cache_dir", "dtype", "autocast", "num_workers", "on_error"}

@@ -15,12 +15,13 @@ from sklearn.neighbors import NearestNeighbors
 from torch import nn
 
 import whence
+from tests.audit.cases import dualda
 from tests.helpers.oracle import qp
 from whence import audit
 from whence.audit.heldout import Listed, calibrated, folds, held_out_scores
 from whence.audit.labels import nearest
-from whence.errors import InvalidInputError, NotFittedError
-from whence.features import FeatureBank, extract
+from whence.errors import InvalidInputError, NotFittedError, UnsupportedError
+from whence.features import extract
 from whence.surrogate.training import training_features
 from whence.tasks import Classes
 
@@ -38,9 +39,7 @@ def data(noise: float = 0.35) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def fitted(C: float = 0.02, **options: Any) -> whence.DualDA:
-    X, y, _ = data()
-    head = (2.0 * np.eye(K, D), np.zeros(K))
-    return whence.DualDA(C=C, show_progress=False, **options).fit(features=FeatureBank.of(X, y, head=head))
+    return dualda(*data()[:2], C, head=(2.0 * np.eye(K, D), np.zeros(K)), **options)
 
 
 class Net(nn.Module):
@@ -333,7 +332,7 @@ def with_shortcut() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def test_marked_samples_carry_what_marked_tests_share() -> None:
     X, y, marked = with_shortcut()
-    explainer = whence.DualDA(C=1.0, show_progress=False).fit(features=FeatureBank.of(X, y))
+    explainer = dualda(X, y, 1.0)
     tests = np.eye(3, 5)[[1, 2, 1]] + 4.0 * np.eye(5)[4]  # of other classes, with the mark
     found = audit.shared_evidence(explainer, test_features=tests, features=X, k=len(marked), n_directions=2)
     assert (found.target, found.class_name, found.n_tests) == (0, "0", 3)
@@ -344,8 +343,7 @@ def test_marked_samples_carry_what_marked_tests_share() -> None:
     assert abs(first.vector[4]) > 0.8
     assert set(first.samples) <= set(marked)
     # The scores are those of a machine at that C, and sum to its logit.
-    low = whence.DualDA(C=found.C, show_progress=False).fit(features=FeatureBank.of(X, y))
-    dense = low.attribute_features(tests, 0).numpy().mean(0)
+    dense = dualda(X, y, found.C).attribute_features(tests, 0).numpy().mean(0)
     np.testing.assert_allclose(found.mean, dense, atol=1e-9)
     assert found.logit == pytest.approx(dense.sum())
     json.dumps(found.to_dict())
@@ -353,7 +351,7 @@ def test_marked_samples_carry_what_marked_tests_share() -> None:
 
 def test_parts_of_all_directions_sum_to_the_logit() -> None:
     X, y, _ = with_shortcut()
-    explainer = whence.DualDA(C=1.0, bias=False, show_progress=False).fit(features=FeatureBank.of(X, y))
+    explainer = dualda(X, y, 1.0, bias=False)
     found = audit.shared_evidence(explainer, target=1, features=X, n_directions=5)
     assert sum(part.evidence for part in found.directions) == pytest.approx(found.logit, rel=1e-6)
     assert found.n_tests == (y == 1).sum()
@@ -362,7 +360,7 @@ def test_parts_of_all_directions_sum_to_the_logit() -> None:
 
 def test_a_given_c_is_used() -> None:
     X, y, _ = with_shortcut()
-    explainer = whence.DualDA(C=1.0, show_progress=False).fit(features=FeatureBank.of(X, y))
+    explainer = dualda(X, y, 1.0)
     assert audit.shared_evidence(explainer, target=1, features=X, C=0.5).C == 0.5
 
 
@@ -394,7 +392,7 @@ def test_class_view_counts_and_margins() -> None:
 @pytest.mark.filterwarnings("ignore:No training sample has class")
 def test_a_class_without_samples_is_empty() -> None:
     X, y, _ = with_shortcut()
-    explainer = whence.DualDA(C=0.1, show_progress=False).fit(features=FeatureBank.of(X, y, task=Classes(4)))
+    explainer = dualda(X, y, task=Classes(4))
     empty = audit.class_view(explainer).classes[3]
     assert (empty.n_train, empty.n_support, empty.bounded, len(empty.margins)) == (0, 0, 0.0, 0)
     assert len(empty.proponents) == 0
@@ -409,20 +407,19 @@ def test_a_class_without_samples_is_empty() -> None:
 def test_bad_input_is_named() -> None:
     X, y, _ = data()
     explainer = fitted()
-    with pytest.raises(InvalidInputError, match=r"'ranking' must be one of \"odds\".*'best'"):
-        audit.wrong_labels(explainer, ranking="best", features=X)
-    with pytest.raises(InvalidInputError, match=r"'features' must be finite. Got nan at row 3, column 2"):
-        audit.wrong_labels(explainer, features=np.where(np.arange(N * D).reshape(N, D) == 20, np.nan, X))
-    with pytest.raises(InvalidInputError, match=r"\(120, 6\). Got \(119, 6\)"):
-        audit.wrong_labels(explainer, features=X[1:])
-    with pytest.raises(InvalidInputError, match="in its order"):
-        audit.wrong_labels(explainer, features=X[::-1])
-    with pytest.raises(InvalidInputError, match="'ids' must name every training sample, 120"):
-        audit.wrong_labels(explainer, features=X, ids=["a"])
-    for bad in ({"n": 0}, {"k": 0}):
-        with pytest.raises(InvalidInputError, match="at least 1"):
-            audit.wrong_labels(explainer, features=X, **bad)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="fitted DualDA"):
+    holes = np.where(np.arange(N * D).reshape(N, D) == 20, np.nan, X)
+    for options, message in (
+        ({"ranking": "best"}, r"'ranking' must be one of \"odds\".*'best'"),
+        ({"features": holes}, r"'features' must be finite. Got nan at row 3, column 2"),
+        ({"features": X[1:]}, r"\(120, 6\). Got \(119, 6\)"),
+        ({"features": X[::-1]}, "in its order"),
+        ({"ids": ["a"]}, "'ids' must name every training sample, 120"),
+        ({"n": 0}, "at least 1"),
+        ({"k": 0}, "at least 1"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            audit.wrong_labels(explainer, **{"features": X, **options})
+    with pytest.raises(UnsupportedError, match="fitted DualDA"):
         audit.wrong_labels("x.whence")  # type: ignore[arg-type]
     with pytest.raises(NotFittedError):
         audit.class_view(whence.DualDA())
@@ -433,22 +430,23 @@ def test_bad_input_is_named() -> None:
 def test_bad_sets_are_named() -> None:
     X, _, _ = data()
     explainer = fitted()
-    with pytest.raises(InvalidInputError, match="Either 'x' or 'features'"):
-        audit.group_attribution(explainer)
+    for options, message in (
+        ({}, "Either 'x' or 'features'"),
+        ({"features": X[:0]}, "one row per test"),
+        ({"features": np.full((2, D), np.nan)}, "finite"),
+        ({"features": X, "target": K}, "'target'"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            audit.group_attribution(explainer, **options)
     with pytest.raises(NotFittedError, match="no model"):
         audit.group_attribution(explainer, torch.zeros(2, D))
-    with pytest.raises(InvalidInputError, match="one row per test"):
-        audit.group_attribution(explainer, features=X[:0])
-    with pytest.raises(InvalidInputError, match="finite"):
-        audit.group_attribution(explainer, features=np.full((2, D), np.nan))
-    with pytest.raises(InvalidInputError, match="'target'"):
-        audit.group_attribution(explainer, features=X, target=K)
     for share in (0, 1.5, float("nan"), True):
         with pytest.raises(InvalidInputError, match="'share' must be a number in"):
             audit.coreset(explainer, features=X, share=share)
-    with pytest.raises(InvalidInputError, match="suspicious samples, or a class"):
-        audit.shared_evidence(explainer, features=X)
-    with pytest.raises(InvalidInputError, match="one class for the whole set"):
-        audit.shared_evidence(explainer, features=X, target=[0, 1])  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="'features' must be given"):
-        audit.shared_evidence(explainer, target=1)
+    for options, message in (
+        ({"features": X}, "suspicious samples, or a class"),
+        ({"features": X, "target": [0, 1]}, "one class for the whole set"),
+        ({"target": 1}, "'features' must be given"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            audit.shared_evidence(explainer, **options)

@@ -17,7 +17,7 @@ from whence.features import FeatureBank, as_float32
 from whence.pages.samples import as_samples
 from whence.project import Project
 from whence.svm.likeness import explained
-from whence.tasks import Verdict
+from whence.tasks import Task, Verdict
 from whence.ui import schema
 from whence.ui.solved import Solved
 
@@ -34,7 +34,8 @@ class Tested:
 
     def __init__(self, project: Project, solved: Solved) -> None:
         self.project, self.solved = project, solved
-        self.task, self.names = project.attributor.task_, project.attributor.task_.called
+        self.task: Task = project.attributor.task_
+        self.names = self.task.called
 
     @functools.cached_property
     def _read(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
