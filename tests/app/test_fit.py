@@ -212,14 +212,10 @@ TASKS = """
 import torch
 torch.manual_seed(0)
 x = torch.randn(150, 4)
-body = torch.nn.Linear(4, 6)
 def net(K):
     torch.manual_seed(1)
     return torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, K))
-with torch.no_grad():
-    z = net(3)(x)
-    z = z - z.mean(0)
-def model(K, offset=True):
+def model(K):
     made = net(K)
     with torch.no_grad():
         made[2].bias -= made(x).mean(0)
@@ -241,13 +237,7 @@ tags_test = x[120:], labels[120:]
     ("data", "model", "task", "head", "says"),
     [
         ("price", "one", "regression", "6 features to 1 output", "R² "),
-        (
-            "sign",
-            "one",
-            "one-logit",
-            "6 features to one logit of two classes",
-            "agreement with the model, MCC",
-        ),
+        ("sign", "one", "one-logit", "6 features to one logit of two classes", "with the model, MCC"),
         ("tags", "many", "many-labels", "6 features to 3 labels", "agreement 0."),
     ],
 )

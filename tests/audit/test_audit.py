@@ -104,7 +104,7 @@ def test_calibration_of_a_class_without_labels_and_of_separable_scores() -> None
     listed = Listed.all_of(y)
     np.testing.assert_array_equal(listed.seen, [0, 2])
     logs = calibrated(np.eye(2)[y // 2], listed)
-    np.testing.assert_allclose(np.exp(logs[np.arange(4), listed.own]), 1.0)
+    np.testing.assert_allclose(np.exp(logs[np.arange(4), listed.label_column]), 1.0)
 
 
 def test_nearest_agrees_with_scikit_learn() -> None:

@@ -182,7 +182,7 @@ def test_of_many_classes_the_likely_ones_are_enough(monkeypatch: pytest.MonkeyPa
     some = Evidence(explainer, X)
     listed = some.scores.listed
     assert listed.classes.shape == (len(y), LISTED)
-    np.testing.assert_array_equal(listed.name(listed.own), y)
+    np.testing.assert_array_equal(listed.name(listed.label_column), y)
     assert (np.diff(listed.classes, axis=1) > 0).all()
     head = explainer.head_
     assert head is not None
@@ -205,5 +205,5 @@ def test_with_thousands_of_classes_errors_count_as_even(monkeypatch: pytest.Monk
     evidence = Evidence(fitted(X, y, head=False), X)
     monkeypatch.setattr(rankings, "_MANY", 39)
     scores, _ = audit.RANKINGS["odds"](evidence)
-    p = np.exp(evidence.logs)[np.arange(len(y)), evidence.scores.listed.own]
+    p = np.exp(evidence.logs)[np.arange(len(y)), evidence.scores.listed.label_column]
     np.testing.assert_allclose(scores, np.log((1 - p) / p) - np.log(39), atol=1e-6)

@@ -29,7 +29,7 @@ class ClassSummary:
     n_bounded : how many of these are at the bound λ_{i,y_i} = C, because they do not clear their margin
     bounded : n_bounded / n_support; 0 without support vectors
     margins : (n_support,) of its support vectors, w_{y_i}·f_i − max_{c≠y_i} w_c·f_i, ascending. All other
-        samples have at least 1; below 0 the surrogate gives another class
+        samples have at least 1; below 0 the surrogate predicts another class
     proponents : (k,) the samples with the largest global attribution λ_ic; those that tie at the bound are
         ordered by their shares
     coefficients : (k,) their λ_ic

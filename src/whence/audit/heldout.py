@@ -27,7 +27,7 @@ surrogates and model score highest together. Others have next to no probability.
 
 _AT_ONCE = 2**21  # scores of all classes, while those to list are chosen
 _TOL = 1e-3  # margins do not move below this gap
-_STEEPEST = 1e3  # where classes are told apart without an error, likelihood alone would go on for ever
+_STEEPEST = 1e3  # for classes that are separated without an error the likelihood has no maximum
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Listed:
         return cls(seen, named, np.broadcast_to(np.arange(len(seen)), (len(named), len(seen))))
 
     @cached_property
-    def own(self) -> Ints:
-        """The column (N,) of the label."""
+    def label_column(self) -> Ints:
+        """The column (N,) of each sample's label."""
         columns: Ints = self.given.argmax(axis=1)
         return columns
 

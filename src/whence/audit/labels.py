@@ -110,7 +110,7 @@ def wrong_labels(
     - ``"odds"``, the default: log Σ_{c≠y_i} p_ic D_{c,y_i} − log p_{i,y_i}, how much likelier another class
       is that is taken for the label. log p is the mean over surrogates of two low C that were solved on four
       fifths of the training set, without the sample (of each layer, where the explainer has several), and of
-      the model's own last layer, each with the scale and an offset per class that suit the labels best. The
+      the model's own last layer, each with the scale and an offset per class that fit the labels best. The
       model's weight is twice the share of labels that it disagrees with, at most 1; without a known last
       layer it has none. D_cy is the part of the errors of class c that has the label y, estimated from the
       labels (``destinations``). Where more than 32 classes have labels, 32 are looked at per sample: its
@@ -149,8 +149,8 @@ def wrong_labels(
     >>> y[7] = 0  # it was 1
     >>> bank = whence.features.FeatureBank.of(f, y)
     >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(features=bank)
-    >>> found = wrong_labels(explainer, features=f, n=3)
-    >>> int(found.indices[0]), int(found.suggested[0])
+    >>> wrong = wrong_labels(explainer, features=f, n=3)
+    >>> int(wrong.indices[0]), int(wrong.suggested[0])
     (7, 1)
     """
     surrogate = surrogate_of(explainer)

@@ -61,7 +61,7 @@ class Evidence:
         listed, held_out, head = self.scores
         logs: Doubles = np.mean([calibrated(scores, listed) for scores in held_out], axis=0)
         if head is not None:
-            mistaken = float((head.argmax(axis=1) != listed.own).mean())
+            mistaken = float((head.argmax(axis=1) != listed.label_column).mean())
             share = min(1.0, HEAD_SHARE * mistaken)
             logs = (1 - share) * logs + share * calibrated(head, listed)
         return log_softmax(logs, axis=1)
@@ -75,14 +75,14 @@ def odds(evidence: Evidence) -> Ranked:
         return np.zeros(len(best)), best
     with np.errstate(divide="ignore"):
         others = logs + np.log(taken_for(logs, listed))
-    scores: Doubles = logsumexp(others, axis=1) - logs[np.arange(len(best)), listed.own]
+    scores: Doubles = logsumexp(others, axis=1) - logs[np.arange(len(best)), listed.label_column]
     return scores, best
 
 
 def confidence(evidence: Evidence) -> Ranked:
     """−log p_y, as if any class were taken for any other."""
     logs, listed = evidence.logs, evidence.scores.listed
-    return -logs[np.arange(len(logs)), listed.own], listed.name(logs.argmax(axis=1))
+    return -logs[np.arange(len(logs)), listed.label_column], listed.name(logs.argmax(axis=1))
 
 
 def slack(evidence: Evidence) -> Ranked:
