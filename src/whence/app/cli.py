@@ -31,6 +31,7 @@ from whence.app.options import (
     check_only_one,
     check_unused,
     engine_at,
+    flag,
     opt,
     with_options,
 )
@@ -66,7 +67,7 @@ def _options(
     version: Annotated[
         bool, opt("Show the version and exit.", None, "--version", callback=_show_version, is_eager=True)
     ] = False,
-    debug: Annotated[bool, opt("Show where an error comes from.", None, "--debug")] = False,
+    debug: Annotated[bool, flag("--debug", "Show where an error comes from.")] = False,
 ) -> None:
     terminal.show_tracebacks(debug)
 
@@ -207,7 +208,7 @@ def report(
     tests: Tests,
     out: Annotated[Path, opt("The page to write.", "FILE")],
     k: Shown = 5,
-    effects: Annotated[bool, opt("Also what would change without each sample.", None, "--effects")] = False,
+    effects: Annotated[bool, flag("--effects", "Also what would change without each sample.")] = False,
 ) -> None:
     """Write one page with explanations and the audit, which opens from disk and can be mailed.
 
@@ -268,7 +269,7 @@ def evaluate(
         Path, opt("Folder for results and page; a run that was stopped resumes there.", "DIR")
     ] = Path("whence-evaluation"),
     methods: Annotated[Text, opt("Only these methods, such as dualda,trak.", "NAMES")] = None,
-    dry_run: Annotated[bool, opt("Only print what it would cost.", None, "--dry-run")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Only print what it would cost.")] = False,
     engine: Engine = None,
     address: Address = None,
 ) -> None:
@@ -308,7 +309,7 @@ def cache_rm(
         list[str] | None, typer.Argument(help="Entries, or how their names begin.", metavar="NAME")
     ] = None,
     folder: Annotated[Path, opt("The cache.", "DIR", "--dir")] = CACHE,
-    everything: Annotated[bool, opt("Remove every entry.", None, "--all")] = False,
+    everything: Annotated[bool, flag("--all", "Remove every entry.")] = False,
 ) -> None:
     """Remove entries of a cache."""
     from whence.app.info import clear_cache

@@ -29,6 +29,11 @@ def opt(help: str, metavar: str | None = None, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, metavar=metavar, **more)
 
 
+def flag(name: str, help: str) -> Any:
+    """Declare an option without a value."""
+    return typer.Option(name, help=help)
+
+
 Text = str | None
 Tests = Annotated[str, opt("Test samples by number, such as 0,4-7.", "LIST")]
 SomeTests = Annotated[Text, opt("Test samples by number, such as 0,4-7.", "LIST")]
@@ -38,9 +43,9 @@ Explainer = Annotated[Path, typer.Argument(help="The explainer that 'whence fit'
 Engine = Annotated[Text, opt("Where work runs: local, processes, processes:4, ray, or module:name.", "NAME")]
 Address = Annotated[Text, opt("Cluster of --engine ray: auto, or host:port; default: this machine.")]
 Effects = Annotated[
-    bool, opt("What would change without each sample, instead of its part of the logit.", None, "--effects")
+    bool, flag("--effects", "What would change without each sample, instead of its part of the logit.")
 ]
-Json = Annotated[bool, opt("Print JSON.", None, "--json")]
+Json = Annotated[bool, flag("--json", "Print JSON.")]
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Saved:
     method: Annotated[Text, opt("The method, instead of the one the file names.", NAMED)] = None
     task: Annotated[Text, opt("The task, instead of the one the file names.", NAMED)] = None
     trust: Annotated[
-        bool, opt("Import and run the code that the configuration next to FILE names.", None, "--trust")
+        bool, flag("--trust", "Import and run the code that the configuration next to FILE names.")
     ] = False
     engine: Engine = None
     address: Address = None
@@ -99,10 +104,9 @@ class Fit:
     ] = None
     causal: Annotated[
         bool,
-        opt(
-            "For a generative language model: data are documents or a Corpus, every token is a sample.",
-            None,
+        flag(
             "--causal",
+            "For a generative language model: data are documents or a Corpus, every token is a sample.",
         ),
     ] = False
     option: Annotated[
@@ -114,7 +118,10 @@ class Fit:
     seed: Annotated[int, opt("Seed of the choice of C and of the solver.", min=0)] = 0
     layer: Annotated[Text, opt("The last linear layer, if it is not found.", "NAME")] = None
     layers: Annotated[
-        str, opt("Layers whose inputs are the features: last, all, auto, a number, or names.", "WHICH")
+        str,
+        opt(
+            "Layers whose inputs are the features: last, all, auto, a number, or names with commas.", "WHICH"
+        ),
     ] = "last"
     batch_size: Annotated[int, opt("Samples per forward pass.", min=1)] = BATCH_SIZE
     device: Annotated[Text, opt("Where the model runs, such as cuda.", "DEVICE")] = None
@@ -126,10 +133,8 @@ class Fit:
     features: Annotated[
         str, opt("Features of the support vectors in FILE: copy, or bank to name the cache.", "WHERE")
     ] = "copy"
-    no_cache: Annotated[bool, opt("Keep nothing.", None, "--no-cache")] = False
-    trust: Annotated[bool, opt("Import and run the code that the configuration names.", None, "--trust")] = (
-        False
-    )
+    no_cache: Annotated[bool, flag("--no-cache", "Keep nothing.")] = False
+    trust: Annotated[bool, flag("--trust", "Import and run the code that the configuration names.")] = False
     engine: Engine = None
     address: Address = None
 

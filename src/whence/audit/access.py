@@ -39,7 +39,6 @@ def surrogate_of(explainer: Any) -> Surrogate:
     """Return the surrogate of a fitted explainer with a dual solution, or raise."""
     if not capabilities_of(explainer).dual:
         raise unsupported(explainer, "a fitted DualDA, whose dual solution is audited")
-    explainer.check_fitted()
     explainer.task_.require_classes("An explainer that is audited")
     check_no_documents(explainer)
     surrogate: Surrogate = explainer.surrogate_

@@ -249,7 +249,6 @@ def values(
     """
     if not capabilities_of(explainer).effects:
         raise unsupported(explainer, "a fitted Effects, which predicts what samples change")
-    explainer.check_fitted()
     check_ids(ids, explainer.n_train_)
     if y is None or to_array("y", y).ndim != 1:
         raise InvalidInputError("'y' must be the true classes of the validation set, one per sample.")
