@@ -89,8 +89,6 @@ def test_a_wrong_engine_is_told_before_any_work(place: Path) -> None:
         mistake("evaluate", "--engine", "processes:0", "--dry-run")
     )
     assert "must name a module" in str(mistake("audit", "x.whence", "--engine", "nowhere:Engine"))
-    for command in ("fit", "evaluate", "audit", "attribute", "explain", "report", "serve"):
-        assert "--engine" in run(command, "--help").stdout
 
 
 def test_an_address_is_that_of_a_ray_cluster(place: Path) -> None:
