@@ -49,9 +49,9 @@ def run() -> None:
     )
     print("| call | ratio to the product |\n|---|---|")
     calls = {
-        "attribute_features, dense": lambda: explainer.attribute_features(tests),
-        "attribute_features, sparse": lambda: explainer.attribute_features(tests, sparse=True),
-        "top_k_features, k = 5": lambda: explainer.top_k_features(tests, 5),
+        "attribute_features, dense": lambda: explainer.attribute(features=tests),
+        "attribute_features, sparse": lambda: explainer.attribute(features=tests, sparse=True),
+        "top_k_features, k = 5": lambda: explainer.top_k(features=tests, k=5),
     }
     for name, call in calls.items():
         print(f"| {name} | {best_of(call) / gemm:.2f}× |", flush=True)

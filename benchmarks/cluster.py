@@ -231,10 +231,10 @@ def _same(data: Path, cache: Path) -> None:
     for C, tol in product((1e-3, 1e-1, 1e-5), (1e-5, 1e-6, 1e-7, 1e-8)):
         explain = DualDA(C=C, tol=tol, show_progress=False, n_threads=1)
         here = explain.fit(features=bank)
-        coef, best = here.coef_, here.top_k_features(tests, 5)
+        coef, best = here.coef_, here.top_k(features=tests, k=5)
         with workers(2), engine.using(engine.Ray(n_shards=2)):
             there = DualDA(C=C, tol=tol, show_progress=False, n_threads=1).fit(features=bank)
-            found = there.top_k_features(tests, 5)
+            found = there.top_k(features=tests, k=5)
         apart = np.linalg.norm(there.coef_ - coef) / np.linalg.norm(coef)
         same = [
             _alike(ours.indices, theirs.indices) for ours, theirs in zip(found[:2], best[:2], strict=True)

@@ -40,9 +40,9 @@ def costs(features: np.ndarray, labels: np.ndarray, order: np.ndarray, tests: to
         marks = [time.process_time()]
         effects = Effects(n_threads=1, show_progress=False).fit(features=bank)
         marks.append(time.process_time())
-        effects.attribute_features(tests[:1])  # also makes the preconditioner
+        effects.attribute(features=tests[:1])  # also makes the preconditioner
         marks.append(time.process_time())
-        effects.attribute_features(tests)
+        effects.attribute(features=tests)
         marks.append(time.process_time())
         fitting, first, told = np.diff(marks)
         megabytes = effects.cache_bytes_ / 1e6
@@ -59,12 +59,12 @@ def leaving_one_out(f: np.ndarray, y: np.ndarray, tests: torch.Tensor) -> None:
         C = kappa / (2.0 * float((f.astype(np.float64) ** 2).sum()))  # the constant is as long as a feature
         options = {"C": C, "tol": 1e-9, "n_threads": 1, "show_progress": False}
         effects, tau = (kind(**options).fit(features=bank) for kind in (Effects, DualDA))
-        target = effects.predict_features(tests)
+        target = effects.predict(features=tests)
         exact = [
-            -effects.effect_of_features(tests, target, remove=[int(i)], training_features=f).exact
+            -effects.effect_of(features=tests, target=target, remove=[int(i)], training_features=f).exact
             for i in chosen
         ]
         truth = np.array(exact).T
-        found = [each.attribute_features(tests, target).numpy()[:, chosen] for each in (effects, tau)]
+        found = [each.attribute(features=tests, target=target).numpy()[:, chosen] for each in (effects, tau)]
         first, plain = (np.corrcoef(truth.ravel(), scores.ravel())[0, 1] for scores in found)
         print(f"| {kappa:,.0f} | {first:.4f} | {plain:.3f} |", flush=True)

@@ -129,11 +129,11 @@ def of_support(s: float, data: Path, cache: Path) -> Point:
     explainer = DualDA(C=1e-7, tol=1e-2, show_progress=False).fit(features=FeatureBank.of(X, y))
     tests, vectors = torch.randn(TESTS, d), torch.from_numpy(X)
     rows = min(TESTS, (1 << 28) // n)  # of a product at a time
-    explainer.top_k_features(tests[:2], 5)
-    explainer.attribute_features(tests[:2], sparse=True)
+    explainer.top_k(features=tests[:2], k=5)
+    explainer.attribute(features=tests[:2], sparse=True)
     with Peak() as peak:
-        top = seconds_of(lambda: explainer.top_k_features(tests, 5), 3)
-    sparse = seconds_of(lambda: explainer.attribute_features(tests[:rows], sparse=True), 3) * TESTS / rows
+        top = seconds_of(lambda: explainer.top_k(features=tests, k=5), 3)
+    sparse = seconds_of(lambda: explainer.attribute(features=tests[:rows], sparse=True), 3) * TESTS / rows
     product = seconds_of(lambda: tests[:rows] @ vectors.T, 3) * TESTS / rows
     reading = seconds_of(lambda: vectors.sum(), 5)  # the least that one look at every vector takes
     seconds = {"top 5": top, "sparse": sparse, "one product": product, "reading the vectors": reading}

@@ -33,4 +33,4 @@ def _top(X, y, train, tests, C: float, tol: float) -> tuple[np.ndarray, float]:
     explainer = DualDA(C=C, tol=tol, show_progress=False).fit(
         features=FeatureBank.of(X[train], y[train], n_classes=10)
     )
-    return explainer.top_k_features(X[tests], 5).proponents.indices.numpy(), explainer.gap_
+    return explainer.top_k(features=X[tests], k=5).proponents.indices.numpy(), explainer.gap_

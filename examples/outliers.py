@@ -45,7 +45,7 @@ def told(model: torch.nn.Module, train: mnist_cnn.Digits, shown: mnist_cnn.Digit
     x = shown.tensors[0]
     features = extract(model, shown, show_progress=False).features
     near = explainer.usualness(bank).of(torch.from_numpy(np.array(features)))
-    sums = machines.how_usual_features(features).numpy()
+    sums = machines.typicality(features=features).numpy()
     outside, foreign = sums < 1, ~usual.numpy()
     first = int(near.distances[:, -1].argmax())
     top = machines.top_k(x[[first]], k=3).proponents

@@ -267,8 +267,8 @@ def test_what_is_not_fitted_says_so(method: str, tmp_path: Any) -> None:
             lambda: unfitted.explain_concepts(X),
             lambda: unfitted.faithfulness(X),
             lambda: unfitted.what_if(features()),
-            lambda: unfitted.attribute_features(features()),
-            lambda: unfitted.top_k_features(features()),
+            lambda: unfitted.attribute(features=features()),
+            lambda: unfitted.top_k(features=features()),
         ]
     for call in calls:
         with pytest.raises(NotFittedError, match="Call fit"):

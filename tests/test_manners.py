@@ -108,7 +108,7 @@ def results() -> list[Any]:
         audit.class_view(e).classes[0],
         audit.coreset(e, x),
         audit.group_attribution(e, x),
-        audit.strange(e, x),
+        audit.novel_inputs(e, x),
         audit.shared_evidence(e, x[y == y[0]], int(y[0])),
         audit.values(effects, x, y),
         whence.relevance.Concepts.neurons(6),

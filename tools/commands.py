@@ -10,7 +10,7 @@ from whence.app.cli import app
 
 HEAD = """# Commands
 
-Every command with its options, as `whence COMMAND --help` tells them. What is written `module:name` is
+Every command with its options, as `whence COMMAND --help` shows them. A name written `module:name` is
 looked up from the folder that you are in. A mistake is one line and exit code 2; an error in your own code
 is one line and exit code 1, and `whence --debug COMMAND …` shows where it comes from.
 

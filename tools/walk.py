@@ -32,7 +32,7 @@ def draw() -> Figure:
     )
     x = data.test_images[:1]
     (why,) = explainer.explain(x, k=4)
-    f = explainer.require_model().read(x, 1).features[0].float().cpu().numpy()
+    f = explainer.fitted_.require_model().read(x, 1).features[0].float().cpu().numpy()
     figure = Figure(figsize=(13, 4.6), facecolor="white")
     canvas = figure.add_axes((0, 0, 1, 1), frameon=False, xticks=[], yticks=[])
     canvas.set(xlim=(0, 13), ylim=(0, 4.6))

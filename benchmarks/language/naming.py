@@ -79,7 +79,7 @@ def dualda(scene: Scene, explainer: DualDA) -> Scores:
     """By the scores of a surrogate's positions, which sum to the answer's logits."""
 
     def scores(query: Query) -> Doubles:
-        found = explainer.attribute_features(scene.features(query), query.tokens.tolist(), sparse=True)
+        found = explainer.attribute(features=scene.features(query), target=query.tokens.tolist(), sparse=True)
         return scene.of_documents(found)
 
     return scores

@@ -16,6 +16,7 @@ from whence.errors import (
     ModelError,
     NotFittedError,
     StoreError,
+    UnsupportedError,
     WhenceError,
 )
 
@@ -37,6 +38,7 @@ __all__ = [
     "NotFittedError",
     "OneClass",
     "StoreError",
+    "UnsupportedError",
     "WhenceError",
     "__version__",
     "load",
@@ -45,9 +47,9 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """Name what there is, rooms too, which are imported when they are asked for."""
-    rooms = {room.name for room in iter_modules(__path__)}
-    return sorted({*__all__, *rooms - {"__main__"}})
+    """Name what there is, packages too, which are imported when they are asked for."""
+    packages = {module.name for module in iter_modules(__path__)}
+    return sorted({*__all__, *packages - {"__main__"}})
 
 
 def __getattr__(name: str) -> Any:

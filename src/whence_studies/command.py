@@ -1,4 +1,4 @@
-"""What ``whence evaluate`` does: say what protocols will cost, run them, and write results and pages."""
+"""The command ``whence evaluate``: show what protocols cost, run them, and write results and pages."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def run(
     show_progress: bool = True,
     say: Callable[[str], Any] = print,
 ) -> list[Path]:
-    """Run a protocol, or all of a suite; give the pages, none for a dry run.
+    """Run a protocol, or all of a suite; return the pages, none for a dry run.
 
-    Of a suite, protocols that cannot be run are said, and the others are.
+    Protocols of a suite that cannot be run are reported, and the others are run.
 
     Parameters
     ----------
@@ -38,16 +38,16 @@ def run(
     data
         Folder with the data sets; None is ``WHENCE_DATA`` or ``~/.cache/whence/data``.
     out
-        Folder for results, page, models and finished cells; a run that was stopped goes on there. Of a suite,
-        each protocol has a folder in it, and protocols that belong together have a page.
+        Folder for results, page, models and finished cells; a run that was stopped resumes there. For a suite
+        it has a folder per protocol, and a page for protocols that belong together.
     methods
         Names of the methods to keep; None keeps all.
     dry_run
-        Only say what would be done.
+        Only report what would be done.
     show_progress
         Show progress bars.
     say
-        Takes every line for the user.
+        Receives every line for the user.
     """
     if not dry_run:
         check_folder(out)

@@ -30,8 +30,8 @@ def test_other_views_of_the_audit(fitted: Path) -> None:
     assert "labels, classes, coreset, shortcut" in str(mistake("audit", "x.whence", "--view", "magic"))
 
 
-def test_audit_of_strange_tests(fitted: Path) -> None:
-    assert "further from the training set" in run("audit", "x.whence", "--view", "strange").stdout
-    run("audit", "x.whence", "--view", "strange", "--out", "strange.json")
-    found = json.loads((fitted / "strange.json").read_text())
+def test_audit_of_novel_tests(fitted: Path) -> None:
+    assert "further from the training set" in run("audit", "x.whence", "--view", "novelty").stdout
+    run("audit", "x.whence", "--view", "novelty", "--out", "novelty.json")
+    found = json.loads((fitted / "novelty.json").read_text())
     assert len(found["tests"]) == 30

@@ -7,7 +7,7 @@ import re
 from typer.testing import CliRunner
 
 import whence
-from tests.helpers.commands import run, whole
+from tests.helpers.commands import whole
 from whence.app import cli
 
 
@@ -26,10 +26,3 @@ def test_unknown_options_and_values_are_refused():
         result = CliRunner().invoke(cli.app, arguments)
         assert result.exit_code == 2
         assert expected in result.output
-
-
-def test_every_command_has_help_with_an_example() -> None:
-    for command in ("fit", "info", "attribute", "explain", "audit", "report", "serve"):
-        said = run(command, "--help").stdout
-        assert f"whence {command}" in said
-    assert "--install-completion" in run("--help").stdout

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from whence.app import cli
-from whence.errors import InvalidInputError
+from whence.errors import InvalidInputError, UnsupportedError
 from whence_studies.suite import results
 
 PROTOCOL = """
@@ -69,3 +69,17 @@ def test_the_tiny_protocol_runs_through(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli.app, ["evaluate", "--protocol", "tiny", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert "failed" not in done.output
+
+
+def test_commands_of_other_packages_are_found_by_their_entry_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_commands.py").write_text("def run():\n    return 'mine'\n")
+    metadata = tmp_path / "my_commands-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: my-commands\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[whence.commands]\nmine = my_commands:run\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert cli.installed("mine")() == "mine"
+    with pytest.raises(UnsupportedError, match="'whence other' must have the package that provides it"):
+        cli.installed("other")

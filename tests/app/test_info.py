@@ -1,12 +1,17 @@
-"""whence info, as a user runs it."""
+"""whence info and whence cache, as a user runs them."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner
 
 import whence
-from tests.helpers.commands import fit, mistake, run
+from tests.helpers.commands import fit, mistake, refused, run
+from whence.app import cli
 from whence.errors import StoreError
 
 
@@ -34,19 +39,7 @@ def test_info_of_effects_that_were_fitted_with_options_of_their_own(place: Path)
     assert "to first order, at the softmax surrogate" in said
     found = json.loads(run("info", "x.whence", "--json").stdout)
     assert (found["effects on"], found["parameters"]["output"]) == ("margin", "margin")
-    page = run(
-        "explain",
-        "x.whence",
-        "--trust",
-        "--tests",
-        "0",
-        "-k",
-        "1",
-        "--out",
-        "why",
-        "--test",
-        "my_module:test",
-    )
+    page = run("explain", "x.whence", "--tests", "0", "-k", "1", "--out", "why", "--test", "my_module:test")
     assert "What would change" in Path(page.stdout.strip()).read_text()
 
 
@@ -61,3 +54,26 @@ def test_features_at_unit_length_by_an_option(place: Path) -> None:
 def test_an_option_that_a_method_has_not_is_named(place: Path) -> None:
     wrong = fit("--method", "effects", "--option", "halves=8").exception
     assert "--option must be NAME=VALUE of Effects: bias, max_seconds" in str(wrong)
+
+
+def test_cache_ls_and_rm(place: Path) -> None:
+    def cache(*arguments: str) -> Any:
+        return CliRunner().invoke(cli.app, ["cache", *arguments])
+
+    assert cache("ls").stdout == "0 entries, 0 bytes in whence-cache\n"
+    fit("--C", "0.1", "--cache-dir", "mine")
+    fit("--C", "0.2", "--cache-dir", "mine")
+    *lines, total = cache("ls", "mine").stdout.splitlines()
+    assert [line.split("-")[0] for line in lines] == ["solution", "solution", "bank"]
+    assert "C 0.2" in lines[0]
+    assert re.search(r"bank-\w{16} +\S+ kB +\d+ s  Sequential, layer '2', 90 × 8 float32$", lines[2])
+    assert total.startswith("3 entries, ")
+    assert "2 fit" in refused(cache("rm", "sol", "--dir", "mine"))
+    assert "none fits" in refused(cache("rm", "x", "--dir", "mine"))
+    assert "or pass --all" in refused(cache("rm", "--dir", "mine"))
+    assert "or pass --all" in refused(cache("rm", "bank", "--all", "--dir", "mine"))
+    assert cache("rm", "bank", "--dir", "mine").stdout.startswith("Removed 1 entry, ")
+    (place / "mine" / f"bank-{'0' * 16}").mkdir()
+    assert f"bank-{'0' * 16}" in cache("ls", "mine").stdout
+    assert cache("rm", "--all", "--dir", "mine").stdout.startswith("Removed 3 entries, ")
+    assert list((place / "mine").iterdir()) == []

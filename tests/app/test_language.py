@@ -108,7 +108,7 @@ def test_several_corpora_and_updates_are_of_all_documents(words: Path) -> None:
 
 def test_what_is_of_classes_says_what_to_do_instead(words: Path) -> None:
     run(*FIT, "--test", "my_words:held_out")
-    for view in ("labels", "classes", "coreset", "shortcut", "strange"):
+    for view in ("labels", "classes", "coreset", "shortcut", "novelty"):
         assert "trace(prompt)" in str(mistake("audit", "x.whence", "--view", view))
     assert "explain --prompt" in str(mistake("report", "x.whence", "--tests", "0", "--out", "r.html"))
 

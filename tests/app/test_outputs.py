@@ -12,10 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 import whence
-from tests.helpers.commands import fit, refused
+from tests.helpers.commands import FIT, fit, refused
 from whence.app import cli
-
-FIT = ("fit", "--model", "my_module:build", "--data", "my_module:train")
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,16 @@ import pytest
 import torch
 from sklearn.neighbors import NearestNeighbors
 from torch import nn
-from whence.surrogate.training import training_features
 
 import whence
+from tests.audit.cases import dualda
 from tests.helpers.oracle import qp
 from whence import audit
 from whence.audit.heldout import Listed, calibrated, folds, held_out_scores
-from whence.errors import InvalidInputError, NotFittedError
-from whence.features import FeatureBank, extract
-from whence.features.novelty import nearest
+from whence.audit.labels import nearest
+from whence.errors import InvalidInputError, NotFittedError, UnsupportedError
+from whence.features import extract
+from whence.attribution.training_features import training_features
 from whence.tasks import Classes
 
 K, D, N = 4, 6, 120
@@ -38,24 +39,16 @@ def data(noise: float = 0.35) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def fitted(C: float = 0.02, **options: Any) -> whence.DualDA:
-    X, y, _ = data()
-    head = (2.0 * np.eye(K, D), np.zeros(K))
-    return whence.DualDA(C=C, show_progress=False, **options).fit(features=FeatureBank.of(X, y, head=head))
+    return dualda(*data()[:2], C, head=(2.0 * np.eye(K, D), np.zeros(K)), **options)
 
 
-class Net(nn.Module):
-    """Features are the input's absolute values; the head is what a trained one would be."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc = nn.Linear(D, K)
-        with torch.no_grad():
-            self.fc.weight.copy_(2.0 * torch.eye(K, D))
-            self.fc.bias.zero_()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        z: torch.Tensor = self.fc(x.abs())
-        return z
+def net() -> nn.Module:
+    """Return a model whose features are the input, with the head that a trained one would have."""
+    model = nn.Sequential(nn.Identity(), nn.Linear(D, K))
+    with torch.no_grad():
+        model[1].weight.copy_(2.0 * torch.eye(K, D))
+        model[1].bias.zero_()
+    return model
 
 
 # Held-out scores and their calibration
@@ -105,17 +98,16 @@ def test_calibration_of_a_class_without_labels_and_of_separable_scores() -> None
     listed = Listed.all_of(y)
     np.testing.assert_array_equal(listed.seen, [0, 2])
     logs = calibrated(np.eye(2)[y // 2], listed)
-    np.testing.assert_allclose(np.exp(logs[np.arange(4), listed.own]), 1.0)
+    np.testing.assert_allclose(np.exp(logs[np.arange(4), listed.label_column]), 1.0)
 
 
 def test_nearest_agrees_with_scikit_learn() -> None:
     X, _, _ = data()
     rows = np.array([3, 50, 119])
     theirs = NearestNeighbors(n_neighbors=8, metric="cosine").fit(X).kneighbors(X[rows])[1]
-    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
-    cosines, near = nearest(unit[rows], unit, 7, rows)
-    np.testing.assert_array_equal(near, theirs[:, 1:])
-    np.testing.assert_allclose(cosines, np.einsum("nd,nkd->nk", unit[rows], unit[near]), atol=1e-6)
+    np.testing.assert_array_equal(nearest(X, rows, 7), theirs[:, 1:])
+    assert nearest(X[:2], np.array([0]), 3).tolist() == [[1, -1, -1]]
+    assert nearest(X[:1], np.array([0]), 2).tolist() == [[-1, -1]]
 
 
 # Wrong labels
@@ -185,7 +177,7 @@ def test_a_saved_explainer_without_model_ranks_by_its_support_vectors(tmp_path: 
 def test_features_come_from_the_model_where_none_are_given() -> None:
     X, y, wrong = data()
     x = torch.from_numpy(X).float()
-    model = Net()
+    model = net()
     explainer = whence.DualDA(C=0.02, show_progress=False).fit(model, (x, y))
     ours = audit.wrong_labels(explainer)
     bank = extract(model, (x, y), show_progress=False)
@@ -193,7 +185,7 @@ def test_features_come_from_the_model_where_none_are_given() -> None:
     assert ours.ranking == "odds"
     np.testing.assert_array_equal(ours.indices, same.indices)
     assert set(ours.indices[: len(wrong)]) == set(wrong)
-    np.testing.assert_allclose(training_features(explainer, None), x.abs().numpy())
+    np.testing.assert_allclose(training_features(explainer.fitted_, None), x.numpy())
 
 
 def test_skipped_samples_are_never_listed_and_indices_are_the_users() -> None:
@@ -208,7 +200,7 @@ def test_skipped_samples_are_never_listed_and_indices_are_the_users() -> None:
                 raise OSError("unreadable")
             return torch.from_numpy(X[i]).float(), int(y[i])
 
-    explainer = whence.DualDA(C=0.02, show_progress=False).fit(Net(), Broken(), on_error="skip")
+    explainer = whence.DualDA(C=0.02, show_progress=False).fit(net(), Broken(), on_error="skip")
     found = audit.wrong_labels(explainer, ids=[f"n{i}" for i in range(N)])
     assert len(found) == N - 2
     assert not {0, 40} & set(found.indices.tolist())
@@ -284,7 +276,7 @@ def test_group_attribution_is_the_mean_of_the_dense_scores(target: Any, bias: bo
     explainer = fitted(bias=bias, batch_size=7)
     tests = np.random.default_rng(5).normal(size=(53, D))
     classes = np.arange(53) % K if target == "each" else target
-    dense = explainer.attribute_features(tests, classes).numpy()
+    dense = explainer.attribute(features=tests, target=classes).numpy()
     group = audit.group_attribution(explainer, features=tests, target=classes)
     np.testing.assert_allclose(group.mean, dense.mean(0), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(group.mean_absolute, np.abs(dense).mean(0), rtol=1e-9, atol=1e-12)
@@ -296,7 +288,7 @@ def test_group_attribution_is_the_mean_of_the_dense_scores(target: Any, bias: bo
 def test_group_attribution_in_small_parts_and_of_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y, _ = data()
     x = torch.from_numpy(X).float()
-    explainer = whence.DualDA(C=0.02, batch_size=16, show_progress=False).fit(Net(), (x, y))
+    explainer = whence.DualDA(C=0.02, batch_size=16, show_progress=False).fit(net(), (x, y))
     monkeypatch.setattr("whence.audit.groups._ENTRIES", 1)
     group = audit.group_attribution(explainer, x)
     dense = explainer.attribute(x).numpy()
@@ -307,7 +299,7 @@ def test_group_attribution_in_small_parts_and_of_inputs(monkeypatch: pytest.Monk
 def test_a_coreset_keeps_the_largest_mean_absolute_scores(tmp_path: Path) -> None:
     explainer = fitted()
     tests = np.random.default_rng(5).normal(size=(20, D))
-    scores = np.abs(explainer.attribute_features(tests).numpy()).mean(0)
+    scores = np.abs(explainer.attribute(features=tests).numpy()).mean(0)
     kept = audit.coreset(explainer, features=tests, share=0.101, ids=range(N))
     assert len(kept.indices) == 13  # 12.12 rounded up
     np.testing.assert_array_equal(kept.indices, np.argsort(-scores, kind="stable")[:13])
@@ -334,7 +326,7 @@ def with_shortcut() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def test_marked_samples_carry_what_marked_tests_share() -> None:
     X, y, marked = with_shortcut()
-    explainer = whence.DualDA(C=1.0, show_progress=False).fit(features=FeatureBank.of(X, y))
+    explainer = dualda(X, y, 1.0)
     tests = np.eye(3, 5)[[1, 2, 1]] + 4.0 * np.eye(5)[4]  # of other classes, with the mark
     found = audit.shared_evidence(explainer, test_features=tests, features=X, k=len(marked), n_directions=2)
     assert (found.target, found.class_name, found.n_tests) == (0, "0", 3)
@@ -345,8 +337,7 @@ def test_marked_samples_carry_what_marked_tests_share() -> None:
     assert abs(first.vector[4]) > 0.8
     assert set(first.samples) <= set(marked)
     # The scores are those of a machine at that C, and sum to its logit.
-    low = whence.DualDA(C=found.C, show_progress=False).fit(features=FeatureBank.of(X, y))
-    dense = low.attribute_features(tests, 0).numpy().mean(0)
+    dense = dualda(X, y, found.C).attribute(features=tests, target=0).numpy().mean(0)
     np.testing.assert_allclose(found.mean, dense, atol=1e-9)
     assert found.logit == pytest.approx(dense.sum())
     json.dumps(found.to_dict())
@@ -354,16 +345,11 @@ def test_marked_samples_carry_what_marked_tests_share() -> None:
 
 def test_parts_of_all_directions_sum_to_the_logit() -> None:
     X, y, _ = with_shortcut()
-    explainer = whence.DualDA(C=1.0, bias=False, show_progress=False).fit(features=FeatureBank.of(X, y))
+    explainer = dualda(X, y, 1.0, bias=False)
     found = audit.shared_evidence(explainer, target=1, features=X, n_directions=5)
     assert sum(part.evidence for part in found.directions) == pytest.approx(found.logit, rel=1e-6)
     assert found.n_tests == (y == 1).sum()
     assert set(y[found.samples]) == {1}
-
-
-def test_a_given_c_is_used() -> None:
-    X, y, _ = with_shortcut()
-    explainer = whence.DualDA(C=1.0, show_progress=False).fit(features=FeatureBank.of(X, y))
     assert audit.shared_evidence(explainer, target=1, features=X, C=0.5).C == 0.5
 
 
@@ -395,7 +381,7 @@ def test_class_view_counts_and_margins() -> None:
 @pytest.mark.filterwarnings("ignore:No training sample has class")
 def test_a_class_without_samples_is_empty() -> None:
     X, y, _ = with_shortcut()
-    explainer = whence.DualDA(C=0.1, show_progress=False).fit(features=FeatureBank.of(X, y, task=Classes(4)))
+    explainer = dualda(X, y, task=Classes(4))
     empty = audit.class_view(explainer).classes[3]
     assert (empty.n_train, empty.n_support, empty.bounded, len(empty.margins)) == (0, 0, 0.0, 0)
     assert len(empty.proponents) == 0
@@ -410,20 +396,19 @@ def test_a_class_without_samples_is_empty() -> None:
 def test_bad_input_is_named() -> None:
     X, y, _ = data()
     explainer = fitted()
-    with pytest.raises(InvalidInputError, match=r"'odds', 'confidence', 'slack', 'self_influence'.*'best'"):
-        audit.wrong_labels(explainer, ranking="best", features=X)
-    with pytest.raises(InvalidInputError, match=r"'features' must be finite. Got nan at row 3, column 2"):
-        audit.wrong_labels(explainer, features=np.where(np.arange(N * D).reshape(N, D) == 20, np.nan, X))
-    with pytest.raises(InvalidInputError, match=r"\(120, 6\). Got \(119, 6\)"):
-        audit.wrong_labels(explainer, features=X[1:])
-    with pytest.raises(InvalidInputError, match="in its order"):
-        audit.wrong_labels(explainer, features=X[::-1])
-    with pytest.raises(InvalidInputError, match="'ids' must name every training sample, 120"):
-        audit.wrong_labels(explainer, features=X, ids=["a"])
-    for bad in ({"n": 0}, {"k": 0}):
-        with pytest.raises(InvalidInputError, match="at least 1"):
-            audit.wrong_labels(explainer, features=X, **bad)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="fitted DualDA"):
+    holes = np.where(np.arange(N * D).reshape(N, D) == 20, np.nan, X)
+    for options, message in (
+        ({"ranking": "best"}, r"'ranking' must be one of \"odds\".*'best'"),
+        ({"features": holes}, r"'features' must be finite. Got nan at row 3, column 2"),
+        ({"features": X[1:]}, r"\(120, 6\). Got \(119, 6\)"),
+        ({"features": X[::-1]}, "in its order"),
+        ({"ids": ["a"]}, "'ids' must name every training sample, 120"),
+        ({"n": 0}, "at least 1"),
+        ({"k": 0}, "at least 1"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            audit.wrong_labels(explainer, **{"features": X, **options})
+    with pytest.raises(UnsupportedError, match="fitted DualDA"):
         audit.wrong_labels("x.whence")  # type: ignore[arg-type]
     with pytest.raises(NotFittedError):
         audit.class_view(whence.DualDA())
@@ -434,22 +419,23 @@ def test_bad_input_is_named() -> None:
 def test_bad_sets_are_named() -> None:
     X, _, _ = data()
     explainer = fitted()
-    with pytest.raises(InvalidInputError, match="Either 'x' or 'features'"):
-        audit.group_attribution(explainer)
+    for options, message in (
+        ({}, "Either 'x' or 'features'"),
+        ({"features": X[:0]}, "one row per test"),
+        ({"features": np.full((2, D), np.nan)}, "finite"),
+        ({"features": X, "target": K}, "'target'"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            audit.group_attribution(explainer, **options)
     with pytest.raises(NotFittedError, match="no model"):
         audit.group_attribution(explainer, torch.zeros(2, D))
-    with pytest.raises(InvalidInputError, match="one row per test"):
-        audit.group_attribution(explainer, features=X[:0])
-    with pytest.raises(InvalidInputError, match="finite"):
-        audit.group_attribution(explainer, features=np.full((2, D), np.nan))
-    with pytest.raises(InvalidInputError, match="'target'"):
-        audit.group_attribution(explainer, features=X, target=K)
     for share in (0, 1.5, float("nan"), True):
         with pytest.raises(InvalidInputError, match="'share' must be a number in"):
             audit.coreset(explainer, features=X, share=share)
-    with pytest.raises(InvalidInputError, match="suspicious samples, or a class"):
-        audit.shared_evidence(explainer, features=X)
-    with pytest.raises(InvalidInputError, match="one class for the whole set"):
-        audit.shared_evidence(explainer, features=X, target=[0, 1])  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="'features' must be given"):
-        audit.shared_evidence(explainer, target=1)
+    for options, message in (
+        ({"features": X}, "suspicious samples, or a class"),
+        ({"features": X, "target": [0, 1]}, "one class for the whole set"),
+        ({"target": 1}, "'features' must be given"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            audit.shared_evidence(explainer, **options)

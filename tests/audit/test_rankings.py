@@ -14,12 +14,11 @@ from sklearn.metrics import average_precision_score
 from torch import nn
 
 import whence
+from tests.audit.cases import around_centres, dualda
 from whence import audit
-from whence.audit import confusion, heldout
-from whence.audit.confusion import concentration, destinations
+from whence.audit import heldout, rankings
 from whence.audit.heldout import LISTED, Listed, calibrated, held_out_scores
-from whence.audit.rankings import Evidence
-from whence.features import FeatureBank
+from whence.audit.rankings import Evidence, concentration, destinations
 
 K, N = 8, 1200
 
@@ -33,7 +32,7 @@ def planted(kind: str, spread: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.
     rng = np.random.default_rng(3)
     truth = np.arange(N) % K
     centres = 3.0 * np.eye(K) + 2.0 * np.eye(K)[np.arange(K) // 2 * 2]
-    X = centres[truth] + spread * rng.normal(size=(N, K))
+    X = around_centres(centres, truth, spread, rng)
     rows = rng.permutation(N)[: N // 10]
     y = truth.copy()
     y[rows] = truth[rows] ^ 1 if kind == "pairs" else (truth[rows] + rng.integers(1, K, len(rows))) % K
@@ -42,11 +41,8 @@ def planted(kind: str, spread: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.
 
 def fitted(X: np.ndarray, y: np.ndarray, head: bool = True) -> whence.DualDA:
     """An explainer; the head, where known, is fitted to the labels as a model's would be."""
-    bank = FeatureBank.of(X, y)
-    if head:
-        model = LogisticRegression(C=0.1).fit(X, y)
-        bank = FeatureBank.of(X, y, head=(model.coef_, model.intercept_))
-    return whence.DualDA(C=1e-3, show_progress=False).fit(features=bank)
+    model = LogisticRegression(C=0.1).fit(X, y) if head else None
+    return dualda(X, y, 1e-3, None if model is None else (model.coef_, model.intercept_))
 
 
 def precision(found: audit.WrongLabels, wrong: np.ndarray) -> float:
@@ -152,8 +148,8 @@ def test_confidence_trusts_the_model_as_far_as_it_disagrees_with_labels() -> Non
     found = audit.wrong_labels(explainer, ranking="confidence", features=X)
     np.testing.assert_allclose(found.scores, expected[found.indices], rtol=1e-4, atol=1e-6)
     # A model that agrees with every label is not asked.
-    fits = FeatureBank.of(np.hstack([X, np.eye(K)[y]]), y, head=(np.eye(K, 2 * K, K), np.zeros(K)))
-    evidence = Evidence(whence.DualDA(C=1e-3, show_progress=False).fit(features=fits), fits.features)
+    seen = np.hstack([X, np.eye(K)[y]])
+    evidence = Evidence(dualda(seen, y, 1e-3, (np.eye(K, 2 * K, K), np.zeros(K))), seen)
     assert evidence.scores.head is not None
     assert (evidence.scores.head.argmax(axis=1) == y).all()
     alone = np.mean([calibrated(scores, listed) for scores in evidence.scores.held_out], axis=0)
@@ -186,7 +182,7 @@ def test_of_many_classes_the_likely_ones_are_enough(monkeypatch: pytest.MonkeyPa
     some = Evidence(explainer, X)
     listed = some.scores.listed
     assert listed.classes.shape == (len(y), LISTED)
-    np.testing.assert_array_equal(listed.name(listed.own), y)
+    np.testing.assert_array_equal(listed.name(listed.label_column), y)
     assert (np.diff(listed.classes, axis=1) > 0).all()
     head = explainer.head_
     assert head is not None
@@ -207,7 +203,7 @@ def test_of_many_classes_the_likely_ones_are_enough(monkeypatch: pytest.MonkeyPa
 def test_with_thousands_of_classes_errors_count_as_even(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y, _ = many(40)
     evidence = Evidence(fitted(X, y, head=False), X)
-    monkeypatch.setattr(confusion, "_MANY", 39)
+    monkeypatch.setattr(rankings, "_MANY", 39)
     scores, _ = audit.RANKINGS["odds"](evidence)
-    p = np.exp(evidence.logs)[np.arange(len(y)), evidence.scores.listed.own]
+    p = np.exp(evidence.logs)[np.arange(len(y)), evidence.scores.listed.label_column]
     np.testing.assert_allclose(scores, np.log((1 - p) / p) - np.log(39), atol=1e-6)

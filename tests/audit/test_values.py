@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from whence import DualDA, Effects
+from tests.audit.cases import around_centres, dualda
+from whence import Effects
 from whence.audit import values
-from whence.errors import InvalidInputError
+from whence.errors import InvalidInputError, UnsupportedError
 from whence.features import FeatureBank
 
 
 def clusters(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 3, n)
-    return (np.eye(3, 5)[y] + 0.4 * rng.normal(size=(n, 5))).astype(np.float32), y
+    return around_centres(np.eye(3, 5), y, 0.4, rng).astype(np.float32), y
 
 
 X, Y = clusters(60, 0)
@@ -31,7 +32,7 @@ def fitted(output: str = "log_prob", **options) -> Effects:
 def test_values_are_the_mean_effects_for_the_true_classes(output):
     explainer = fitted(output)
     found = values(explainer, features=TESTS, y=TRUTH)
-    expected = explainer.attribute_features(TESTS, TRUTH).double().mean(0).numpy()
+    expected = explainer.attribute(features=TESTS, target=TRUTH).double().mean(0).numpy()
     np.testing.assert_allclose(found.values, expected[found.indices], atol=1e-6)
     assert (np.diff(found.values) <= 0).all()
     assert sorted(found.indices.tolist()) == list(range(60))
@@ -64,12 +65,13 @@ def test_inputs_of_a_model_and_names_of_samples(tmp_path):
 
 
 def test_what_cannot_be_valued():
-    with pytest.raises(InvalidInputError, match="'explainer' must be a fitted Effects"):
-        values(DualDA(show_progress=False).fit(features=FeatureBank.of(X, Y)), features=TESTS, y=TRUTH)
+    with pytest.raises(UnsupportedError, match="'explainer' must be a fitted Effects"):
+        values(dualda(X, Y), features=TESTS, y=TRUTH)
     explainer = fitted()
-    with pytest.raises(InvalidInputError, match="'y' must be the true classes"):
-        values(explainer, features=TESTS)
-    with pytest.raises(InvalidInputError, match="'y' must"):
-        values(explainer, features=TESTS, y=TRUTH[:3])
-    with pytest.raises(InvalidInputError, match="'ids'"):
-        values(explainer, features=TESTS, y=TRUTH, ids=["one"])
+    for options, message in (
+        ({}, "'y' must be the true classes"),
+        ({"y": TRUTH[:3]}, "'y' must"),
+        ({"y": TRUTH, "ids": ["one"]}, "'ids'"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            values(explainer, features=TESTS, **options)

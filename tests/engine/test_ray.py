@@ -140,14 +140,14 @@ def test_two_workers_of_which_one_is_killed_in_each_kind_of_work(cluster: Path, 
     # An explainer: a certified solution with the same W, and the same strongest samples of two shards.
     explain = functools.partial(whence.DualDA, C=0.01, tol=1e-8, show_progress=False, n_threads=1)
     here, tests = explain().fit(features=bank), bank.features[:200]
-    expected = here.top_k_features(tests, 5)
+    expected = here.top_k(features=tests, k=5)
     with engine.using(chosen):
         there = explain().fit(features=FeatureBank.of(bank.features, bank.labels, task=Doomed(3)))
-        found = there.top_k_features(tests, 5, expected.target)
+        found = there.top_k(features=tests, k=5, target=expected.target)
     assert (cluster / "shard").exists()
     assert there.gap_ <= 1e-8
     assert np.linalg.norm(there.coef_ - here.coef_) <= 1e-4 * np.linalg.norm(here.coef_)
-    local = there.top_k_features(tests, 5, expected.target)
+    local = there.top_k(features=tests, k=5, target=expected.target)
     for side in (0, 1):
         assert torch.equal(found[side].indices, local[side].indices)
         torch.testing.assert_close(found[side].scores, local[side].scores)

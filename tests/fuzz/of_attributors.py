@@ -238,7 +238,7 @@ def _fit_arrays(**given: Any) -> Any:
     own = {name: given.pop(name) for name in PARAMETERS["dualda"] if name in given}
     bank = whence.features.FeatureBank.of(**given)
     explainer = whence.DualDA(**{"C": 0.1, **own}, show_progress=False).fit(features=bank)
-    return explainer, explainer.attribute_features(world.features(2))
+    return explainer, explainer.attribute(features=world.features(2))
 
 
 METHOD = (
@@ -365,7 +365,7 @@ EFFECTS = [
     Call("Effects.usualness", _effects("usualness"), USUALNESS),
     Call("Ensemble.explain", lambda: _of_members().explain, {"x": TESTS, "k": K_ARG}),
     Call("Typicality.to_dict", lambda: _typicality().to_dict, {}),
-    Call("OneClass.how_usual", _one_class("how_usual"), {"x": TESTS, "target": TARGET}),
+    Call("OneClass.typicality", _one_class("typicality"), {"x": TESTS, "target": TARGET}),
     Call("OneClass.how_usual_features", _one_class("how_usual_features"), {"features": TEST_FEATURES}),
     Call("Effects.explain", _effects("explain"), EXPLAINED, lambda r, a: len(r) == n_rows(a["x"])),
     Call("Effects.explain_concepts", _effects("explain_concepts"), {"x": TESTS}, refuses=True),

@@ -39,8 +39,8 @@ def wrong_labels() -> Any:
 
 
 @functools.cache
-def strange() -> Any:
-    return audit.strange(world.fitted("dualda"), world.X(2), training=world.features())
+def novel() -> Any:
+    return audit.novel_inputs(world.fitted("dualda"), world.X(2), training=world.features())
 
 
 @functools.cache
@@ -69,8 +69,8 @@ def _file(name: str) -> Arg:
 
 AUDIT = [
     Call(
-        "audit.strange",
-        lambda: audit.strange,
+        "audit.novel_inputs",
+        lambda: audit.novel_inputs,
         {
             "explainer": EXPLAINER,
             "x": need(things.INPUTS, lambda: world.X(2)),
@@ -79,7 +79,7 @@ AUDIT = [
             "quantile": PART,
         },
     ),
-    Call("StrangeSamples.to_dict", lambda: strange().to_dict, {}),
+    Call("NovelInputs.to_dict", lambda: novel().to_dict, {}),
     Call("audit.class_view", lambda: audit.class_view, {"explainer": EXPLAINER, "k": K_ARG}),
     Call(
         "audit.coreset",

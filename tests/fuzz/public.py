@@ -28,7 +28,7 @@ _RECORDS = """
     SharedEvidence Values WrongLabels Capabilities Ranked TopK Flow ExplainedPairs FlippingResult Resources
     Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
-    Case Row Outcome SubsetSolution EffectOf StrangeSamples Group
+    Case Row Outcome SubsetSolution EffectOf NovelInputs Group
     Nearness Novelty Typicality Neighbour
     Band Bands Changed Passage Token Trace Without
 """  # calls give them back: a user reads and never makes them
@@ -75,7 +75,7 @@ _OF_METHODS = """
 """
 """What other rooms, ``load``, ``top_k`` and scikit-learn ask of an attribution method."""
 _PLAIN = """
-    CChoice.columns ClassView.columns FlippingResult.columns SharedEvidence.columns StrangeSamples.columns
+    CChoice.columns ClassView.columns FlippingResult.columns SharedEvidence.columns NovelInputs.columns
     TopK.columns TopK.to_pandas Coreset.to_pandas Values.to_pandas WrongLabels.to_pandas TopK.to_parquet
 """  # which take nothing, or a path as those of audits do
 _SKLEARN = """

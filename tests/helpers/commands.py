@@ -67,6 +67,7 @@ class Broken(torch.utils.data.Dataset):
         return x[i], int(y[i])
 """
 
+FIT = ["fit", "--model", "my_module:build", "--data", "my_module:train"]
 NAMED = ["--model", "my_module:build", "--data", "my_module:train", "--test", "my_module:test"]
 
 
@@ -83,8 +84,7 @@ def place_of(
 
 def fit(*arguments: str) -> Result:
     """Fit to the user's model and training set, with some more arguments."""
-    common = ["fit", "--model", "my_module:build", "--data", "my_module:train", "--out", "x.whence"]
-    return CliRunner().invoke(cli.app, [*common, *arguments])
+    return CliRunner().invoke(cli.app, [*FIT, "--out", "x.whence", *arguments])
 
 
 def trusted(arguments: tuple[str, ...]) -> list[str]:

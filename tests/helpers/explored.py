@@ -193,6 +193,6 @@ def post(client: Any, path: str, body: Any = None) -> Any:
 
 def features(explorer: Any) -> tuple[np.ndarray, np.ndarray]:
     """Of the training and of the test pictures, by the network itself."""
-    body = explorer.project.explainer.require_model().extractor.model[:-1]
+    body = explorer.project.explainer.fitted_.require_model().extractor.model[:-1]
     with torch.no_grad():
         return body(pictures(N, 0)[0]).numpy(), body(pictures(M, 1)[0]).numpy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from whence.audit.table import Columns, Table
+from whence.audit.access import Columns, Table
 
 
 @dataclass

@@ -63,7 +63,7 @@ def test_other_features_and_numbers_are_refused(explainer: DualDA) -> None:
 
 def test_a_test_is_read_once(explainer: DualDA) -> None:
     x, _ = images()
-    stability, model = explainer.stability(halves=1), explainer.require_model()
+    stability, model = explainer.stability(halves=1), explainer.fitted_.require_model()
     read_batch = type(model).read_batch
     with mock.patch.object(type(model), "read_batch", autospec=True, side_effect=read_batch) as read:
         found = stability.top_k(x[:3], 2)

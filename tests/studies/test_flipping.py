@@ -111,7 +111,7 @@ def test_a_curve_is_the_model_run_again(images):
     explainer, x = images
     pairs = explain_pairs(explainer, x[:1], methods={"gradient": InputTimesGradient})
     result = pairs.flip("test", steps=5, patch=2, baseline="blur")
-    model = explainer.require_model().extractor.model
+    model = explainer.fitted_.require_model().extractor.model
     blurred = gaussian_filter(x[0].numpy(), (0, 6 / 8, 5 / 8), mode="nearest")
     curves = []
     for pair in pairs.pairs:

@@ -36,7 +36,7 @@ from tests.helpers.explored import (
     value_project,
 )
 from whence import DualDA, Effects
-from whence.audit import strange, wrong_labels
+from whence.audit import novel_inputs, wrong_labels
 from whence.core import progress
 from whence.errors import InvalidInputError, WhenceError
 from whence.explanation import Sample
@@ -70,7 +70,7 @@ def png(pixels: Any, form: str = "PNG", **options: Any) -> bytes:
 
 def test_info(client: Any, explorer: Explorer) -> None:
     info = get(client, "/api/info")
-    model = explorer.project.explainer.require_model().extractor.model
+    model = explorer.project.explainer.fitted_.require_model().extractor.model
     x, y = pictures(M, 1)
     with torch.no_grad():
         predicted = model(x).argmax(1)
@@ -244,16 +244,16 @@ def test_stability(client: Any, explorer: Explorer) -> None:
 
 def test_how_typical_tests_are(client: Any, explorer: Explorer) -> None:
     own, bank = explorer.project.explainer, explorer.project.train_bank
-    expected = strange(own, explorer.project.tests.take(list(range(30))), training=bank)
-    assert get(client, "/api/tests?limit=30")["rows"][3]["novel"] in (None, bool(expected.strange[3]))
+    expected = novel_inputs(own, explorer.project.tests.take(list(range(30))), training=bank)
+    assert get(client, "/api/tests?limit=30")["rows"][3]["novel"] in (None, bool(expected.novel[3]))
     listed = get(client, "/api/tests?limit=30&novel=true")["rows"]
-    assert [row["index"] for row in listed] == np.flatnonzero(expected.strange).tolist()
+    assert [row["index"] for row in listed] == np.flatnonzero(expected.novel).tolist()
     assert all(row["novel"] for row in listed)
     for test in (4, *(row["index"] for row in listed)):
         found = get(client, f"/api/tests/{test}/typicality")
         assert [near["index"] for near in found["neighbours"]] == expected.neighbours[test].tolist()
         assert found["share"] == pytest.approx(expected.shares[test])
-        assert found["novel"] == bool(expected.strange[test])
+        assert found["novel"] == bool(expected.novel[test])
         labels = [own.task_.label_text(own.labels_[near["index"]]) for near in found["neighbours"]]
         assert [near["label_text"] for near in found["neighbours"]] == labels
     picture = png((255 * explorer.project.tests.take([4])[0, 0].numpy()).astype(np.uint8))
@@ -298,7 +298,7 @@ def test_what_if_equals_a_fresh_fit(client: Any, explorer: Explorer) -> None:
         np.testing.assert_allclose(answer[side]["logits"], logits, rtol=1e-3, atol=1e-4)
         assert answer[side]["logit"] == pytest.approx(logits[0], rel=1e-3, abs=1e-4)
         assert answer[side]["predicted"] == logits.argmax()
-    changed = (before.predict_features(test) != after.predict_features(test)).sum()
+    changed = (before.predict(features=test) != after.predict(features=test)).sum()
     assert answer["changed_tests"] == int(changed)
     assert answer["after"]["gap"] <= 1e-9
 

@@ -90,7 +90,7 @@ def test_texts_are_searched() -> None:
     pytest.importorskip("transformers")
     explorer = Explorer(text_project())
     client = connect(explorer)
-    data = explorer.project.explainer.require_data()
+    data = explorer.project.explainer.fitted_.require_data()
     wanted = [i for i in range(N) if "coach won" in data[i][0]]
     assert wanted
     assert [row["index"] for row in get(client, "/api/training?search=Coach+won")["rows"]] == wanted
@@ -106,7 +106,7 @@ def test_what_changes_without_a_class_or_with_other_labels(client: Any, explorer
     found = post(client, "/api/whatif/tests", {"groups": groups})["result"]
     before = fresh(train, LABELS, np.arange(N))
     after = fresh(train, labels, np.setdiff1d(np.arange(N), gone))
-    classes = [np.asarray(one.predict_features(test)) for one in (before, after)]
+    classes = [np.asarray(one.predict(features=test)) for one in (before, after)]
     moved = np.flatnonzero(classes[0] != classes[1])
     truth = pictures(M, 1)[1].numpy()
     assert (found["n_removed"], found["n_relabelled"]) == (len(gone), int((LABELS[50:61] != 0).sum()))
@@ -141,7 +141,7 @@ def test_the_wrong_labels_that_were_found_are_changed_at_once(client: Any, explo
     group = {"by": "wrong labels", "to": "suggested"}
     found = post(client, "/api/whatif/tests", {"groups": [group]})["result"]
     assert found["n_relabelled"] == int(wrong.sum())
-    after = np.asarray(fresh(train, labels, np.arange(N)).predict_features(test))
+    after = np.asarray(fresh(train, labels, np.arange(N)).predict(features=test))
     assert found["after"]["accuracy"] == pytest.approx((after == pictures(M, 1)[1].numpy()).mean())
     kept = int(ranked.indices[wrong][0])  # one by one comes before groups
     more = {"groups": [group], "relabel": {kept: int(LABELS[kept])}}

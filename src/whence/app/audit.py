@@ -1,4 +1,4 @@
-"""What ``whence audit`` does: a view of the training set, printed or written to a file."""
+"""The command ``audit``: a view of the training set, printed or written to a file."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from whence.app.opening import Saved, as_class
+from whence.app.options import Saved, as_class
 from whence.app.outputs import check_file, write_out
-from whence.app.telling import say
-from whence.audit import class_view, coreset, shared_evidence, strange, wrong_labels
-from whence.audit.access import refuse_documents
+from whence.app.terminal import say
+from whence.audit import class_view, coreset, novel_inputs, shared_evidence, wrong_labels
+from whence.audit.access import check_no_documents
 from whence.core import store
 from whence.core.columns import require_parquet
 from whence.core.display import counted, plain_line
 from whence.errors import InvalidInputError
 from whence.features import as_float32, taken
+from whence.project import Project
 
+_TABLES = (".csv", ".parquet", ".json")
 VIEWS = {
-    "labels": (".csv", ".parquet", ".json"),
+    "labels": _TABLES,
     "classes": (".json",),
-    "coreset": (".csv", ".parquet", ".json"),
+    "coreset": _TABLES,
     "shortcut": (".json",),
-    "strange": (".json",),
+    "novelty": (".json",),
 }
 """Views, and the endings of the files that they can be written to."""
 
@@ -40,27 +42,8 @@ def run(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Make a view and print it, and write it where a file is named.
-
-    Parameters
-    ----------
-    saved
-        The explainer with its data.
-    view
-        "labels" that may be wrong, "classes" at a glance, a "coreset" of the training set by the tests,
-        the samples that carry a class as a "shortcut" would, or "strange" tests that nothing there is like.
-    ranking, n
-        Of labels: what they are ranked by, and how many are listed.
-    share
-        Of a coreset: the part of the training set to keep.
-    target
-        Of a shortcut: the class.
-    out
-        A file to write to: .csv, .parquet or .json.
-    as_json
-        Print JSON instead of a table.
-    """
-    # What is wrong with a view or its file is said before any work is done for it.
+    """Make a view and print it, and write it where a file is named."""
+    # What is wrong with a view or its file is reported before any work is done for it.
     if view not in VIEWS:
         raise InvalidInputError(f"'view' must be one of {', '.join(VIEWS)}. Got {view!r}.")
     if out is not None:
@@ -68,50 +51,43 @@ def run(
         if out.suffix == ".parquet":
             require_parquet()
     project = saved.open()
-    explainer = project.explainer
-    refuse_documents(explainer)  # before features are read
-    if view == "labels":
-        found: Any = wrong_labels(explainer, ranking=ranking, features=project.train_bank, n=n)
-    elif view == "classes":
-        found = class_view(explainer)
-    elif view == "coreset":
-        tests = project.test_bank
-        rows = taken(as_float32(tests.features), tests.valid)
-        found = coreset(explainer, share=share, features=np.asarray(rows))
-    elif view == "strange":
-        rows = as_float32(project.test_bank.features)
-        found = strange(explainer, features=np.asarray(rows), training=project.train_bank)
-    else:
-        chosen = as_class(target, explainer.task_)
-        if chosen is None:
-            raise InvalidInputError("'target' must name the class whose shared evidence is looked for.")
-        found = shared_evidence(explainer, target=chosen, features=project.train_bank, k=n)
-    plain = found.to_dict()
+    check_no_documents(project.explainer)  # before features are read
+    result = _view(project, view, ranking, n, share, target)
+    text = json.dumps(result.to_dict(), indent=1)
     if out is not None:
-        write_out(out, lambda path: _write(found, plain, path))
+        write = {".csv": lambda path: result.to_csv(path), ".parquet": lambda path: result.to_parquet(path)}
+        write_out(out, write.get(out.suffix, lambda path: store.write_text(path, text)))
         say(f"Wrote {out}")
-    say(json.dumps(plain, indent=1) if as_json else _table(view, found))
+    say(text if as_json else _table(view, result))
 
 
-def _table(view: str, found: Any) -> str:
-    if view == "coreset":
-        held = len(found.indices)
-        first = ", ".join(map(str, found.indices[:20].tolist())) + " …" * (held > 20)
-        return f"{counted(held, 'sample')} to keep, the first: {first}"
+def _view(project: Project, view: str, ranking: str, n: int, share: float, target: str | None) -> Any:
+    explainer = project.explainer
+    if view == "labels":
+        return wrong_labels(explainer, ranking=ranking, features=project.train_bank, n=n)
+    if view == "classes":
+        return class_view(explainer)
     if view == "shortcut":
-        lines = [
-            f"Training samples that carry what '{plain_line(found.class_name)}' shares, at C = {found.C:.3g}:"
-        ]
-        pairs = zip(found.samples.tolist(), found.scores.tolist(), strict=True)
+        number = as_class(target, explainer.task_)
+        if number is None:
+            raise InvalidInputError("'target' must name the class whose shared evidence is looked for.")
+        return shared_evidence(explainer, target=number, features=project.train_bank, k=n)
+    tests = project.test_bank
+    if view == "coreset":
+        rows = taken(as_float32(tests.features), tests.valid)
+        return coreset(explainer, share=share, features=np.asarray(rows))
+    rows = as_float32(tests.features)
+    return novel_inputs(explainer, features=np.asarray(rows), training=project.train_bank)
+
+
+def _table(view: str, result: Any) -> str:
+    if view == "coreset":
+        n = len(result.indices)
+        first = ", ".join(map(str, result.indices[:20].tolist())) + " …" * (n > 20)
+        return f"{counted(n, 'sample')} to keep, the first: {first}"
+    if view == "shortcut":
+        name = plain_line(result.class_name)
+        pairs = zip(result.samples.tolist(), result.scores.tolist(), strict=True)
+        lines = [f"Training samples that carry what '{name}' shares, at C = {result.C:.3g}:"]
         return "\n".join([*lines, *(f"  {score:+.3g}  training sample {i}" for i, score in pairs)])
-    return str(found)
-
-
-def _write(found: Any, plain: dict[str, Any], out: Path) -> None:
-    """Write a view to a file by its ending."""
-    if out.suffix == ".json":
-        store.write_text(out, json.dumps(plain, indent=1))
-    elif out.suffix == ".csv":
-        found.to_csv(out)
-    else:
-        found.to_parquet(out)
+    return str(result)

@@ -5,14 +5,15 @@ Imports that take time are made by the command that needs them: help and mistake
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from whence import __version__
-from whence.app import ending
-from whence.app.opening import (
+from whence.app import terminal
+from whence.app.options import (
     CACHE,
     NAMED,
     Address,
@@ -26,12 +27,16 @@ from whence.app.opening import (
     SomeTests,
     Target,
     Tests,
+    Text,
+    check_only_one,
+    check_unused,
     engine_at,
-    none_of,
-    one_of,
+    flag,
+    opt,
     with_options,
 )
-from whence.app.telling import say, show_progress
+from whence.app.terminal import say, show_progress
+from whence.errors import UnsupportedError
 
 app = typer.Typer(
     name="whence",
@@ -40,12 +45,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-cache = typer.Typer(help="Show and clear what fits have kept.", no_args_is_help=True, rich_markup_mode=None)
+cache = typer.Typer(
+    help="List and clear cached features and solutions.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(cache, name="cache")
 
 
 def main() -> None:
     """Run the command line."""
-    ending.run(app)
+    terminal.run(app)
 
 
 def _show_version(wanted: bool) -> None:
@@ -57,20 +65,17 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+        bool, opt("Show the version and exit.", None, "--version", callback=_show_version, is_eager=True)
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
+    debug: Annotated[bool, flag("--debug", "Show where an error comes from.")] = False,
 ) -> None:
-    ending.show_errors_whole(debug)
+    terminal.show_tracebacks(debug)
 
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the figures and the page.", metavar="DIR")] = Path(
-        "whence-demo"
-    ),
-    seed: Annotated[int, typer.Option(help="Seed of the training and of the explainer.", min=0)] = 0,
+    out: Annotated[Path, opt("Folder for the figures and the page.", "DIR")] = Path("whence-demo"),
+    seed: Annotated[int, opt("Seed of the training and of the explainer.", min=0)] = 0,
 ) -> None:
     """Train a small network on the embedded clothes photos, explain its predictions and write a report.
 
@@ -84,7 +89,7 @@ def demo(
 @app.command()
 @with_options
 def fit(wanted: Fit, context: typer.Context) -> None:
-    """Fit an explainer to a trained classifier and its training set, and save it.
+    """Fit an explainer to a trained model and its training set, and save it.
 
     whence fit --model clothes:model --data clothes:train --test clothes:test --out clothes.whence
 
@@ -96,54 +101,39 @@ def fit(wanted: Fit, context: typer.Context) -> None:
     """
     from whence.app.fit import command
 
-    command(wanted, _given(context))
-
-
-def _given(context: typer.Context) -> set[str]:
-    """Names of the options that are on the command line."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
-    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+    command(wanted, {name for name, source in sources.items() if source and source.name == "COMMANDLINE"})
 
 
 @app.command()
 @with_options
 def update(
     saved: Saved,
-    add: Annotated[
-        str | None, typer.Option(help="Samples to add after the last, or what makes them.", metavar=NAMED)
-    ] = None,
+    add: Annotated[Text, opt("Samples to add at the end, or a function that returns them.", NAMED)] = None,
     remove: Annotated[
-        str | None,
-        typer.Option(
-            help="Places of training samples to leave out, such as 0,4-7; of a language model documents.",
-            metavar="LIST",
-        ),
+        Text,
+        opt("Training samples to remove, such as 0,4-7; for a language model documents.", "LIST"),
     ] = None,
     relabel: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Another class of a training sample, by number or name; may be repeated.",
-            metavar="PLACE=CLASS",
-        ),
+        opt("New class of a training sample, by number or name; may be repeated.", "PLACE=CLASS"),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="File to write, instead of FILE itself.", metavar="FILE")
-    ] = None,
+    out: Annotated[Path | None, opt("File to write, instead of FILE itself.", "FILE")] = None,
 ) -> None:
-    """Change the training set of a saved explainer, without computing what stays as it is.
+    """Change the training set of a saved explainer, and compute only what changes with it.
 
-    Samples keep their places: those left out score 0.
+    Samples keep their numbers: those that are removed score 0.
 
     whence update clothes.whence --trust --remove 17,40-42 --relabel 3=Bag --add clothes:more
     """
-    from whence.app.update import run
+    from whence.app.fit import update
 
-    run(saved, add, remove, relabel or [], out)
+    update(saved, add, remove, relabel or [], out)
 
 
 @app.command()
 def info(explainer: Explainer, as_json: Json = False) -> None:
-    """Say what a saved explainer is: the data it stands on, its C, its certificate.
+    """Describe a saved explainer: its data, its C and its certificate.
 
     whence info clothes.whence
     """
@@ -157,7 +147,7 @@ def info(explainer: Explainer, as_json: Json = False) -> None:
 def attribute(
     saved: Saved,
     tests: Tests,
-    k: Annotated[int, typer.Option("-k", help="Proponents and opponents to name.", min=1)] = 5,
+    k: Annotated[int, opt("Proponents and opponents to name.", None, "-k", min=1)] = 5,
     target: Target = None,
     effects: Effects = False,
     as_json: Json = False,
@@ -168,51 +158,47 @@ def attribute(
 
     whence attribute clothes.whence --trust --tests 0 --effects
     """
-    from whence.app.attribute import run
+    from whence.app.explain import attribute
 
-    run(saved, tests, k=k, target=target, effects=effects, as_json=as_json)
+    attribute(saved, tests, k=k, target=target, effects=effects, as_json=as_json)
 
 
 @app.command()
 @with_options
 def explain(
     saved: Saved,
-    out: Annotated[Path, typer.Option(help="Folder for the page, figures and data.", metavar="DIR")],
+    out: Annotated[Path, opt("Folder for the page, figures and data.", "DIR")],
     tests: SomeTests = None,
-    prompt: Annotated[
-        str | None, typer.Option(help="Of a language model: a text to go on from.", metavar="TEXT")
-    ] = None,
+    prompt: Annotated[Text, opt("For a language model: a text to continue.", "TEXT")] = None,
     continuation: Annotated[
-        str | None, typer.Option(help="What follows it; the model writes it if none.", metavar="TEXT")
+        Text, opt("The text that follows; default: the model generates it.", "TEXT")
     ] = None,
     max_new_tokens: Annotated[
-        int | None, typer.Option(help="The longest that the model writes, 20 if none.", min=1)
+        int | None, opt("How many tokens the model generates at most; default: 20.", min=1)
     ] = None,
     k: Shown = 5,
     target: Target = None,
-    rules: Annotated[
-        str | None, typer.Option(help="Rules of relevance, such as attn_lrp_cp.", metavar="NAME")
-    ] = None,
+    rules: Annotated[Text, opt("Rules of relevance, such as attn_lrp_cp.", "NAME")] = None,
     effects: Effects = False,
 ) -> None:
-    """Explain predictions by training samples and relevance maps: a page, a figure each, and JSON.
+    """Explain predictions by training samples and relevance maps: a page, one figure per test, and JSON.
 
-    Of a language model, whence an answer comes: a page whose words can be clicked, and JSON.
+    For a language model, show where an answer comes from: a page whose words can be clicked, and JSON.
 
     whence explain clothes.whence --trust --tests 3,8 --out why
 
     whence explain tuned.whence --trust --prompt "Mira lives in" --out why
     """
-    from whence.app.explain import run, trace
+    from whence.app.explain import explain, trace
 
-    one_of(tests=tests, prompt=prompt)
+    check_only_one(tests=tests, prompt=prompt)
     if prompt is not None:
-        none_of("prompt", target=target, rules=rules, effects=effects)
+        check_unused("prompt", target=target, rules=rules, effects=effects)
         trace(saved, prompt, continuation, out, k=k, max_new_tokens=max_new_tokens or 20)
     else:
         assert tests is not None
-        none_of("tests", continuation=continuation, max_new_tokens=max_new_tokens)
-        run(saved, tests, out, k=k, target=target, rules=rules, effects=effects)
+        check_unused("tests", continuation=continuation, max_new_tokens=max_new_tokens)
+        explain(saved, tests, out, k=k, target=target, rules=rules, effects=effects)
 
 
 @app.command()
@@ -220,12 +206,9 @@ def explain(
 def report(
     saved: Saved,
     tests: Tests,
-    out: Annotated[Path, typer.Option(help="The page to write.", metavar="FILE")],
+    out: Annotated[Path, opt("The page to write.", "FILE")],
     k: Shown = 5,
-    effects: Annotated[
-        bool,
-        typer.Option("--effects", help="Also what would change without each sample."),
-    ] = False,
+    effects: Annotated[bool, flag("--effects", "Also what would change without each sample.")] = False,
 ) -> None:
     """Write one page with explanations and the audit, which opens from disk and can be mailed.
 
@@ -233,52 +216,41 @@ def report(
 
     whence report clothes.whence --trust --tests 0-19 --effects --out report.html
     """
-    from whence.app.report import run
+    from whence.app.explain import report
 
-    run(saved, tests, out, k=k, effects=effects)
+    report(saved, tests, out, k=k, effects=effects)
 
 
 @app.command()
 @with_options
 def serve(
     saved: Saved,
-    host: Annotated[str, typer.Option(help="Address to listen at; others need --token.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen at.", min=1, max=65535)] = 8000,
-    token: Annotated[
-        str | None, typer.Option(help="What visitors must know, of 16 characters or more.", metavar="TEXT")
-    ] = None,
+    host: Annotated[str, opt("Address to listen at; others need --token.")] = "127.0.0.1",
+    port: Annotated[int, opt("Port to listen at.", min=1, max=65535)] = 8000,
+    token: Annotated[Text, opt("What visitors must know, at least 16 characters.", "TEXT")] = None,
 ) -> None:
-    """Show all test samples on a page of this machine, live.
+    """Show all test samples on a live page of this machine.
 
     whence serve clothes.whence --trust
     """
-    from whence.app.serve import run
+    from whence.app.explain import serve
 
-    run(saved, host, port, token)
+    serve(saved, host, port, token)
 
 
 @app.command()
 @with_options
 def audit(
     saved: Saved,
-    view: Annotated[
-        str, typer.Option(help="What to look at: labels, classes, coreset, shortcut or strange.")
-    ] = "labels",
-    ranking: Annotated[
-        str,
-        typer.Option(help="Of labels: odds, confidence, slack or self_influence.", metavar="NAME"),
-    ] = "odds",
-    n: Annotated[int, typer.Option("-n", help="Samples to list.", min=1)] = 100,
-    share: Annotated[float, typer.Option(help="Of a coreset: part of the training set to keep.")] = 0.1,
-    target: Annotated[
-        str | None, typer.Option(help="Of a shortcut: the class, by number or name.", metavar="CLASS")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="File to write: .csv, .parquet or .json.", metavar="FILE")
-    ] = None,
+    view: Annotated[str, opt("What to look at: labels, classes, coreset, shortcut or novelty.")] = "labels",
+    ranking: Annotated[str, opt("For labels: odds, confidence, slack or self_influence.", "NAME")] = "odds",
+    n: Annotated[int, opt("Samples to list.", None, "-n", min=1)] = 100,
+    share: Annotated[float, opt("For a coreset: part of the training set to keep.")] = 0.1,
+    target: Annotated[Text, opt("For a shortcut: the class, by number or name.", "CLASS")] = None,
+    out: Annotated[Path | None, opt("File to write: .csv, .parquet or .json.", "FILE")] = None,
     as_json: Json = False,
 ) -> None:
-    """Look through the training set: labels that may be wrong, classes, what to keep, shortcuts.
+    """Check the training set: labels that may be wrong, classes, what to keep, shortcuts, novel inputs.
 
     whence audit clothes.whence --trust --out labels.csv
 
@@ -291,26 +263,20 @@ def audit(
 
 @app.command()
 def evaluate(
-    protocol: Annotated[
-        str, typer.Option(help="Name of a packaged protocol or suite, or a TOML file.", metavar="NAME")
-    ] = "quick",
-    data: Annotated[
-        Path | None, typer.Option(help="Folder with the data sets; WHENCE_DATA by default.", metavar="DIR")
-    ] = None,
+    protocol: Annotated[str, opt("A packaged protocol or suite, or a TOML file.", "NAME")] = "quick",
+    data: Annotated[Path | None, opt("Folder with the data sets; default: WHENCE_DATA.", "DIR")] = None,
     out: Annotated[
-        Path, typer.Option(help="Folder for results and page; a stopped run goes on there.", metavar="DIR")
+        Path, opt("Folder for results and page; a run that was stopped resumes there.", "DIR")
     ] = Path("whence-evaluation"),
-    methods: Annotated[
-        str | None, typer.Option(help="Only these methods, as in dualda,trak.", metavar="NAMES")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would cost.")] = False,
+    methods: Annotated[Text, opt("Only these methods, such as dualda,trak.", "NAMES")] = None,
+    dry_run: Annotated[bool, flag("--dry-run", "Only print what it would cost.")] = False,
     engine: Engine = None,
     address: Address = None,
 ) -> None:
-    """Compare attribution methods by every metric, as a protocol says."""
+    """Compare attribution methods by the metrics of a protocol."""
     from whence.engine import using
-    from whence_studies.command import run
 
+    run = installed("evaluate")
     only = methods.split(",") if methods else None
     with using(engine_at(engine, address)):
         pages = run(protocol, data, out, only, dry_run=dry_run, show_progress=show_progress(), say=say)
@@ -318,17 +284,23 @@ def evaluate(
         say(page.resolve())
 
 
-app.add_typer(cache, name="cache")
+def installed(command: str) -> Any:
+    """Return the function of a command that another package provides, by its entry point."""
+    installs = list(entry_points(group="whence.commands", name=command))
+    if not installs:
+        raise UnsupportedError(
+            f"'whence {command}' must have the package that provides it, which is not installed. Run: "
+            "pip install --force-reinstall --no-deps whence"
+        )
+    return installs[0].load()
 
 
 @cache.command("ls")
-def cache_ls(
-    folder: Annotated[Path, typer.Argument(help="The cache.", metavar="DIR")] = CACHE,
-) -> None:
+def cache_ls(folder: Annotated[Path, typer.Argument(help="The cache.", metavar="DIR")] = CACHE) -> None:
     """List the features and solutions in a cache, newest first."""
-    from whence.app.cache import show
+    from whence.app.info import list_cache
 
-    show(folder)
+    list_cache(folder)
 
 
 @cache.command("rm")
@@ -336,10 +308,10 @@ def cache_rm(
     names: Annotated[
         list[str] | None, typer.Argument(help="Entries, or how their names begin.", metavar="NAME")
     ] = None,
-    folder: Annotated[Path, typer.Option("--dir", help="The cache.", metavar="DIR")] = CACHE,
-    everything: Annotated[bool, typer.Option("--all", help="Remove every entry.")] = False,
+    folder: Annotated[Path, opt("The cache.", "DIR", "--dir")] = CACHE,
+    everything: Annotated[bool, flag("--all", "Remove every entry.")] = False,
 ) -> None:
     """Remove entries of a cache."""
-    from whence.app.cache import remove
+    from whence.app.info import clear_cache
 
-    remove(folder, names or [], everything=everything)
+    clear_cache(folder, names or [], everything=everything)

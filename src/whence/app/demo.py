@@ -1,4 +1,4 @@
-"""What ``whence demo`` does: train a small network, fit DualDA, explain test images, write a report."""
+"""The command ``demo``: train a small network, fit DualDA, explain test images, write a report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from whence.sample.network import EPOCHS
 from whence.ui.explorer import Explorer
 from whence.ui.pages import Note, report_page
 
-_OTHERS = 20  # test images in the report beside those that a rule has chosen
+_OTHERS = 20  # test images in the report besides those that a rule has chosen
 
 
 @dataclass(frozen=True)
@@ -45,24 +45,9 @@ def run(
     show_progress: bool = True,
     say: Callable[[str], None] = print,
 ) -> Path:
-    """Run the demo and write its network, its explainer, its figures and its page.
+    """Write the demo's network, explainer, figures and page into a folder; return the path of the page.
 
-    Parameters
-    ----------
-    out
-        Folder to write into, made if it is missing.
-    seed
-        Of the network's training and of DualDA.
-    epochs
-        Passes over the training images; fewer are quicker and teach the network less.
-    show_progress
-        Whether to show progress bars.
-    say
-        Receives one line of text after each step.
-
-    Returns
-    -------
-    Path of the report, a page that explains itself.
+    ``seed`` is that of the network's training and of DualDA; ``say`` gets a line after each step.
     """
     check_folder(out)
     data = sample.load()
@@ -113,15 +98,10 @@ def run(
 
 
 def choose(model: nn.Module, explainer: DualDA, images: Tensor, labels: Tensor) -> list[Choice]:
-    """Choose a clear, a contested and a wrong prediction to show, each by a rule.
+    """Choose a clear, a contested and a wrong prediction of images (B, …) to show, each by a rule.
 
-    Only images where surrogate and model name the same class are taken, so that what is explained is what the
-    model does. A rule that no image meets is left out.
-
-    Parameters
-    ----------
-    images, labels : (B, channels, height, width) and (B,)
-        The test images to choose from.
+    Only images where surrogate and model predict the same class are taken, so that what is explained is what
+    the model does. A rule that no image meets is left out.
     """
     with evaluating(model):
         probabilities, predicted = model(images).double().softmax(dim=1).max(dim=1)
@@ -134,7 +114,7 @@ def choose(model: nn.Module, explainer: DualDA, images: Tensor, labels: Tensor) 
         (
             "clear",
             "Right and clear",
-            "Of all right predictions, the one where the evidence against weighs least beside the evidence "
+            "Of all right predictions, the one with the least evidence against, compared with the evidence "
             "for: its opponents have little in common with it.",
             right,
             -opposition,
@@ -151,7 +131,7 @@ def choose(model: nn.Module, explainer: DualDA, images: Tensor, labels: Tensor) 
             "wrong",
             "Sure but wrong",
             "Of all wrong predictions, the one that the model is surest of: "
-            "its proponents show what it was taken for, its opponents what spoke for another class.",
+            "its proponents show what it was taken for, its opponents what supports another class.",
             wrong,
             probabilities,
         ),

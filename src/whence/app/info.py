@@ -1,19 +1,21 @@
-"""What ``whence info`` does: tell what a saved explainer is."""
+"""Commands about what was saved: ``info`` describes an explainer, ``cache`` lists and clears a cache."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from whence.app.telling import say
-from whence.attribution.surrogate_attributor import SurrogateAttributor
+from whence.app.terminal import say
+from whence.attribution.base import METHODS, Capabilities
 from whence.core import contents, store
-from whence.core.display import in_words, plain_line
-from whence.errors import StoreError
+from whence.core.cache import Cache
+from whence.core.display import counted, in_words, plain_line
+from whence.errors import InvalidInputError, StoreError
 from whence.explanation.wording import OUTPUTS
-from whence.methods import DualDA, Effects, Ensemble, load
+from whence.methods import load
 from whence.project import SUFFIX
 from whence.tasks import Classes
 
@@ -22,16 +24,69 @@ _NAMES = 1_000  # that are listed
 
 def run(path: Path, *, as_json: bool) -> None:
     """Print the facts of a saved explainer, one per line or as JSON."""
-    found = facts(path)
+    facts = describe(path)
     if as_json:
-        say(json.dumps(found, indent=2))
-    else:
-        for name, value in found.items():
-            if isinstance(value, dict):
-                value = plain_line(", ".join(f"{key}={each}" for key, each in value.items()))
-            if isinstance(value, list):
-                value = plain_line("; ".join(value))
-            say(f"{name:16} {value}")
+        say(json.dumps(facts, indent=2))
+        return
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            value = plain_line(", ".join(f"{key}={part}" for key, part in value.items()))
+        if isinstance(value, list):
+            value = plain_line("; ".join(value))
+        say(f"{name:16} {value}")
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """Return what a saved explainer is, without its model and data."""
+    if not path.is_file():
+        raise StoreError(f"There is no explainer at '{path}'. 'whence fit' writes one.")
+    arrays, manifest = store.read(path)
+    with contents.restoring():
+        method = manifest.get("method")
+        labels, names = arrays.get("labels", arrays.get("labels_")), manifest.get("class_names")
+        blocks = (manifest.get("layers") or {}).get("blocks", [])
+        facts: dict[str, Any] = {
+            "file": str(path),
+            "size": in_words(path.stat().st_size),
+            "method": method,
+            "parameters": manifest.get("parameters"),
+            "task": (manifest.get("task") or {}).get("name", Classes.name),
+            "samples": None if labels is None else len(labels),
+            "class names": None if names is None else _listed(names),
+            "layer": (manifest.get("fingerprint") or {}).get("layer"),
+            "layers": ", ".join(plain_line(block["name"]) for block in blocks) or None,
+        }
+        if manifest.get("bank") is not None:  # to open it would read all of it
+            facts |= {"features": f"in {manifest['bank']['name']} of the cache", "C": manifest["C"]}
+            facts |= {"duality gap": manifest["gap"], "agreement": manifest["agreement"]}
+    can = METHODS.get(method).capabilities if method in METHODS else Capabilities()
+    if can.members:
+        facts |= _of_members(load(path))
+    elif manifest.get("bank") is None and (can.dual or can.effects):
+        facts |= _of_surrogate(load(path))
+    configuration = path.with_name(path.name + SUFFIX)
+    facts["configuration"] = str(configuration) if configuration.exists() else None
+    return facts
+
+
+def _of_members(ensemble: Any) -> dict[str, Any]:
+    members = [f"{type(member).__name__}, {in_words(member.cache_bytes_)}" for member in ensemble.members_]
+    return {"samples": ensemble.n_train_, "classes": ensemble.n_classes_, "members": members}
+
+
+def _of_surrogate(explainer: Any) -> dict[str, Any]:
+    effect = explainer.effect_
+    facts = {
+        explainer.task_.outputs: explainer.n_classes_,
+        "support vectors": len(explainer.support_),
+        "features": explainer.surrogate_.stored.shape[1],
+        "C": explainer.C_,
+        "duality gap": explainer.gap_,
+        "agreement": explainer.agreement_,
+    }
+    if explainer.capabilities.dual and explainer.history_:
+        facts["changes"] = [str(change) for change in explainer.history_]
+    return facts if effect is None else {**facts, "effects on": OUTPUTS[effect.output]}
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -40,54 +95,31 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(map(plain_line, names[:_NAMES])) + (f" … {left:,} more" if left > 0 else "")
 
 
-def facts(path: Path) -> dict[str, Any]:
-    """Return what a saved explainer is, without its model and data."""
-    if not path.is_file():
-        raise StoreError(f"There is no explainer at '{path}'. 'whence fit' writes one.")
-    arrays, manifest = store.read(path)
-    with contents.restoring():
-        labels, names = arrays.get("labels", arrays.get("labels_")), manifest.get("class_names")
-        several = manifest.get("layers") or {}
-        found: dict[str, Any] = {
-            "file": str(path),
-            "size": in_words(path.stat().st_size),
-            "method": manifest.get("method"),
-            "parameters": manifest.get("parameters"),
-            "task": (manifest.get("task") or {}).get("name", Classes.name),
-            "samples": None if labels is None else len(labels),
-            "class names": None if names is None else _listed(names),
-            "layer": (manifest.get("fingerprint") or {}).get("layer"),
-            "layers": ", ".join(plain_line(each["name"]) for each in several.get("blocks", [])) or None,
-        }
-    if manifest.get("method") == Ensemble.name:
-        ensemble = load(path)
-        assert isinstance(ensemble, Ensemble)
-        members = [
-            f"{type(member).__name__}, {in_words(member.cache_bytes_)}" for member in ensemble.members_
-        ]
-        found |= {"samples": ensemble.n_train_, "classes": ensemble.n_classes_, "members": members}
-    if manifest.get("bank") is not None:  # to open it would read all of it
-        with contents.restoring():
-            found |= {"features": f"in {manifest['bank']['name']} of the cache", "C": manifest["C"]}
-            found |= {"duality gap": manifest["gap"], "agreement": manifest["agreement"]}
-    elif manifest.get("method") in (DualDA.name, Effects.name):
-        explainer = load(path)
-        assert isinstance(explainer, SurrogateAttributor)
-        found |= {
-            explainer.task_.outputs: explainer.n_classes_,
-            "support vectors": len(explainer.support_),
-            "features": explainer.surrogate_.stored.shape[1],
-            "C": explainer.C_,
-            "duality gap": explainer.gap_,
-            "agreement": explainer.agreement_,
-        }
-        if isinstance(explainer, DualDA) and explainer.history_:
-            found["changes"] = [str(change) for change in explainer.history_]
-        foretold = explainer.foretold_
-        if foretold is not None:
-            found |= {
-                "effects on": OUTPUTS[foretold.output],
-            }
-    beside = path.with_name(path.name + SUFFIX)
-    found["configuration"] = str(beside) if beside.exists() else None
-    return found
+def list_cache(folder: Path) -> None:
+    """Print the entries of a cache, newest first."""
+    entries = Cache(folder).entries()
+    for entry in entries:
+        state = "" if entry.complete else ", unfinished"
+        age = _age(time.time() - entry.made)
+        say(f"{entry.name:25}  {in_words(entry.bytes):>8}  {age:>8}  {entry.title}{state}")
+    total = in_words(sum(entry.bytes for entry in entries))
+    say(f"{counted(len(entries), 'entry', 'entries')}, {total} in {folder}")
+
+
+def clear_cache(folder: Path, names: list[str], *, everything: bool) -> None:
+    """Remove entries by how their names begin, or all of them."""
+    if everything == bool(names):
+        raise InvalidInputError("Name the entries to remove, or pass --all. whence cache ls lists them.")
+    cache = Cache(folder)
+    removed = cache.remove([entry.name for entry in cache.entries()] if everything else names)
+    cache.sweep()
+    size = in_words(sum(entry.bytes for entry in removed))
+    say(f"Removed {counted(len(removed), 'entry', 'entries')}, {size}")
+
+
+def _age(seconds: float) -> str:
+    """Write an age by its largest unit."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"

@@ -212,7 +212,8 @@ class PassageTracer:
         return tuple(same[same != document].tolist())
 
     def _name(self, token: Any) -> str:
-        return self.explainer.task_.output_names[int(token)]
+        name: str = self.explainer.task_.output_names[int(token)]
+        return name
 
 
 def _membership(groups: Ints, n: int) -> csr_array:

@@ -1,48 +1,61 @@
-"""What an audit needs of an explainer: its surrogate, and features and classes of tests."""
+"""What audits share: what they need of an explainer, features and classes of tests, and their tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import repeat
+import dataclasses
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from os import PathLike
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from whence.attribution.pairs import PairAttributor
-from whence.core.checks import to_array
-from whence.errors import InvalidInputError
-from whence.methods import DualDA
+from whence.attribution.base import Capabilities
+from whence.core.arrays import Ints
+from whence.core.checks import shown, to_array
+from whence.core.columns import to_csv, to_pandas, to_parquet
+from whence.core.display import Columns, cell
+from whence.errors import InvalidInputError, UnsupportedError
 from whence.model.inputs import check_batch
 from whence.surrogate.surrogate import Surrogate
 
 
+def capabilities_of(explainer: Any) -> Capabilities:
+    """Return what an explainer supports: nothing, if it is no attribution method."""
+    supported: Capabilities = getattr(type(explainer), "capabilities", Capabilities())
+    return supported
+
+
+def unsupported(explainer: Any, needed: str) -> UnsupportedError:
+    """Return the error for an explainer that does not support an audit; ``needed`` says which one does."""
+    return UnsupportedError(f"'explainer' must be {needed}. Got {type(explainer).__name__}.")
+
+
 def surrogate_of(explainer: Any) -> Surrogate:
-    """Return a fitted explainer's surrogate, or raise."""
-    if not isinstance(explainer, DualDA):
-        raise InvalidInputError(
-            f"'explainer' must be a fitted DualDA, whose dual solution is audited. "
-            f"Got {type(explainer).__name__}."
-        )
-    explainer.check_fitted()
+    """Return the surrogate of a fitted explainer with a dual solution, or raise."""
+    if not capabilities_of(explainer).dual:
+        raise unsupported(explainer, "a fitted DualDA, whose dual solution is audited")
     explainer.task_.require_classes("An explainer that is audited")
-    refuse_documents(explainer)
-    return explainer.surrogate_
+    check_no_documents(explainer)
+    surrogate: Surrogate = explainer.surrogate_
+    return surrogate
 
 
-def refuse_documents(explainer: PairAttributor) -> None:
+def check_no_documents(explainer: Any) -> None:
     """Raise where samples are places of documents, which have no labels that could be wrong."""
     if explainer.task_.of_documents:
-        raise InvalidInputError(
+        raise UnsupportedError(
             "'explainer' must have samples with labels of their own to be audited. This one is of a language "
-            "model, whose samples are places of documents. Ask whence an answer comes, by trace(prompt) or "
-            "whence explain --prompt, and how far to trust that, by faithfulness_by_frequency(documents)."
+            "model, whose samples are places of documents. Use trace(prompt) or whence explain --prompt to "
+            "see where an answer comes from, and faithfulness_by_frequency(documents) to see how far to "
+            "trust that."
         )
 
 
-def features_of(
-    explainer: PairAttributor, x: Any, features: Any
-) -> tuple[int, Iterator[tuple[Tensor, Tensor]]]:
+def features_of(explainer: Any, x: Any, features: Any) -> tuple[int, Iterator[tuple[Tensor, Tensor]]]:
     """Return the number of tests, and features (b, d) and outputs (b, K), ``batch_size`` tests at a time.
 
     ``x`` are inputs as for ``explainer.attribute``, ``features`` (B, d) are read in slices; one is None.
@@ -51,18 +64,18 @@ def features_of(
         raise InvalidInputError("Either 'x' or 'features' must be given, and not both.")
     size = explainer.batch_size
     if features is None:
-        reads = explainer.require_model().reads(x, size)
-        return check_batch(x), ((explainer.check_features(one.features, "x"), one.logits) for one in reads)
+        reads = explainer.fitted_.require_model().reads(x, size)
+        return check_batch(x), ((explainer.fitted_.check_features(one.features, "x"), one.logits) for one in reads)
     rows = to_array("features", features)
     count = len(rows) if rows.ndim else 0
     if not count:
         raise InvalidInputError(f"'features' must have one row per test. Got shape {rows.shape}.")
-    slices = (explainer.check_features(rows[start : start + size]) for start in range(0, count, size))
+    slices = (explainer.fitted_.check_features(rows[start : start + size]) for start in range(0, count, size))
     return count, ((f, explainer.surrogate_.model_logits(f)) for f in slices)
 
 
 def tests_of(
-    explainer: PairAttributor, x: Any, features: Any, target: Any, name: str
+    explainer: Any, x: Any, features: Any, target: Any, name: str
 ) -> tuple[int, Iterator[tuple[Tensor, Tensor]]]:
     """Return the number of tests, and features (b, d) and classes (b,), ``batch_size`` tests at a time.
 
@@ -75,10 +88,78 @@ def tests_of(
     name
         What errors call the target.
     """
-    (count, found), task = features_of(explainer, x, features), explainer.task_
+    (count, batches), task = features_of(explainer, x, features), explainer.task_
     wanted = (
-        repeat(None)
+        itertools.repeat(None)
         if target is None
         else iter(torch.split(task.check_target(target, count, name), explainer.batch_size))
     )
-    return count, ((f, task.choose_target(logits, next(wanted))) for f, logits in found)
+    return count, ((f, task.choose_target(logits, next(wanted))) for f, logits in batches)
+
+
+class Table(ABC):
+    """A list of samples that can be written to a file: a dataclass with the user's own names as ``ids``."""
+
+    ids: tuple[Any, ...] | None
+
+    @abstractmethod
+    def columns(self) -> Columns:
+        """Return the list as columns of plain values, one row per sample."""
+
+    def _id_column(self) -> Columns:
+        """Return the column of the user's own names, where there are any."""
+        return {} if self.ids is None else {"id": list(self.ids)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything in plain types that JSON takes; ids as they were given."""
+        whole = {name: v for name, v in vars(self).items() if not isinstance(v, np.ndarray) and name != "ids"}
+        return {**whole, "columns": dict(self.columns())}
+
+    def to_csv(self, path: str | PathLike[str]) -> None:
+        """Write a CSV file; several samples stand in one cell, with spaces between.
+
+        Texts that spreadsheets would take for formulas get a ' before them.
+        """
+        to_csv(self.columns(), path)
+
+    def to_parquet(self, path: str | PathLike[str]) -> None:
+        """Write a Parquet file, lists as lists; needs pyarrow."""
+        to_parquet(self.columns(), path)
+
+    def to_pandas(self) -> Any:
+        """Return the list as a DataFrame of pandas, which must be installed."""
+        return to_pandas(self.columns())
+
+
+def plain(value: Any) -> Any:
+    """Return a record in plain types that JSON takes: arrays and tuples as lists, dataclasses by field."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, tuple):
+        return [plain(member) for member in value]
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def markdown(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table in Markdown."""
+    head, *body = (
+        f"| {' | '.join(cell(str(value)) for value in row)} |" for row in itertools.chain([titles], rows)
+    )
+    return "\n".join([head, "|" + "---|" * len(titles), *body])
+
+
+def check_ids(ids: Sequence[Any] | None, n: int) -> None:
+    """Raise unless there is a name for every training sample."""
+    sized = hasattr(ids, "__len__") and hasattr(ids, "__getitem__")
+    if ids is not None and (isinstance(ids, str | bytes) or not sized or len(ids) != n):
+        raise InvalidInputError(f"'ids' must name every training sample, {n} of them. Got {shown(ids)}.")
+
+
+def chosen_ids(ids: Sequence[Any] | None, chosen: Ints) -> tuple[Any, ...] | None:
+    """Return the names of some samples, as plain values."""
+    if ids is None:
+        return None
+    names = list(ids)  # a column of a data frame counts by its own index otherwise
+    return tuple(
+        name.item() if isinstance(name, np.generic) else name for name in (names[i] for i in chosen.tolist())
+    )

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from whence.audit.access import surrogate_of
-from whence.audit.table import plain
+from whence.audit.access import markdown, plain, surrogate_of
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count
-from whence.core.display import Columns, cell, displayed
+from whence.core.display import Columns, displayed
 from whence.methods import DualDA
 
 _AT_BOUND = 1 - 1e-9
@@ -30,7 +29,7 @@ class ClassSummary:
     n_bounded : how many of these are at the bound λ_{i,y_i} = C, because they do not clear their margin
     bounded : n_bounded / n_support; 0 without support vectors
     margins : (n_support,) of its support vectors, w_{y_i}·f_i − max_{c≠y_i} w_c·f_i, ascending. All other
-        samples have at least 1; below 0 the surrogate gives another class
+        samples have at least 1; below 0 the surrogate predicts another class
     proponents : (k,) the samples with the largest global attribution λ_ic; those that tie at the bound are
         ordered by their shares
     coefficients : (k,) their λ_ic
@@ -64,35 +63,41 @@ class ClassView:
     C: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything in plain types that JSON takes."""
-        return {"C": self.C, "classes": [plain(found) for found in self.classes]}
+        """Return everything in plain types that JSON takes."""
+        values: dict[str, Any] = plain(self)
+        return values
 
     def columns(self) -> Columns:
         """Return the list as columns of plain values, one row per class."""
         names = ("name", "n_train", "n_support", "bounded")
         return {
-            **{name: [getattr(found, name) for found in self.classes] for name in names},
-            "median_margin": [float(np.median(f.margins)) if f.n_support else None for f in self.classes],
-            "proponents": [found.proponents.tolist() for found in self.classes],
+            **{name: [getattr(one, name) for one in self.classes] for name in names},
+            "median_margin": [float(np.median(c.margins)) if c.n_support else None for c in self.classes],
+            "proponents": [one.proponents.tolist() for one in self.classes],
         }
 
     def __str__(self) -> str:
         """Write a table in Markdown."""
-        lines = [
-            "| class | samples | support vectors | at the bound | median margin | proponents |",
-            "|---|---|---|---|---|---|",
-        ]
-        for found in self.classes:
-            margin = f"{np.median(found.margins):.2f}" if found.n_support else "–"
-            lines.append(
-                f"| {cell(found.name)} | {found.n_train} | {found.n_support} | {found.bounded:.0%} "
-                f"| {margin} | {', '.join(map(str, found.proponents.tolist())) or '–'} |"
-            )
-        return "\n".join(lines)
+        titles = ("class", "samples", "support vectors", "at the bound", "median margin", "proponents")
+        rows = zip(*self.columns().values(), strict=True)
+        return markdown(
+            titles,
+            (
+                (
+                    name,
+                    n_train,
+                    n_support,
+                    f"{bounded:.0%}",
+                    "–" if margin is None else f"{margin:.2f}",
+                    ", ".join(map(str, proponents)) or "–",
+                )
+                for name, n_train, n_support, bounded, margin, proponents in rows
+            ),
+        )
 
 
 def class_view(explainer: DualDA, k: int = 5) -> ClassView:
-    """Summarise every class: its support vectors, how many are at the bound, and what it rests on.
+    """Summarise every class: its support vectors, how many are at the bound, and its strongest evidence.
 
     Parameters
     ----------
@@ -107,46 +112,45 @@ def class_view(explainer: DualDA, k: int = 5) -> ClassView:
     >>> from whence.audit import class_view
     >>> bank = whence.features.FeatureBank.of(np.eye(3), np.arange(3))
     >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(features=bank)
-    >>> [found.n_support for found in class_view(explainer).classes]
+    >>> [summary.n_support for summary in class_view(explainer).classes]
     [1, 1, 1]
     """
     surrogate = surrogate_of(explainer)
     k = check_count("k", k)
     support, W = explainer.support_, explainer.coef_
-    y, margins = explainer.labels_[support], np.empty(len(support))
-    for some, scores in surrogate.support_logits():
-        each, mine = np.arange(len(scores)), y[some]
-        own = scores[each, mine]
-        scores[each, mine] = -np.inf
-        margins[some] = own - scores.max(axis=1, initial=-np.inf)
+    labels, margins = explainer.labels_[support], np.empty(len(support))
+    for part, logits in surrogate.support_logits():
+        places, y = np.arange(len(logits)), labels[part]
+        own = logits[places, y]
+        logits[places, y] = -np.inf
+        margins[part] = own - logits.max(axis=1, initial=-np.inf)
     squares = W**2
     if explainer.bias:
         squares[:, -1] /= explainer.constant_**2  # a bias is a weight on the constant times that constant
     lengths = np.maximum(squares.sum(axis=1), np.finfo(np.float64).tiny)
     columns = surrogate.lam[support].tocsc()
     n_train = np.bincount(explainer.labels_[explainer.used_], minlength=len(W))
-    found = []
+    classes = []
     for c, name in enumerate(explainer.task_.output_names):
-        own = y == c
         entries = slice(columns.indptr[c], columns.indptr[c + 1])
         rows, lam = columns.indices[entries], columns.data[entries]
         rows, lam = rows[lam > 0], lam[lam > 0]
         at_bound = lam >= _AT_BOUND * explainer.C_
         scores = surrogate.stored[rows].double().cpu().numpy() @ W[c, : surrogate.stored.shape[1]]
-        share = lam * (scores + (W[c, -1] if explainer.bias else 0.0)) / lengths[c]
-        best = np.lexsort((-share, -np.where(at_bound, explainer.C_, lam)))[:k]
-        n_support, n_bounded = int(own.sum()), int(at_bound.sum())
-        found.append(
+        shares = lam * (scores + (W[c, -1] if explainer.bias else 0.0)) / lengths[c]
+        best = np.lexsort((-shares, -np.where(at_bound, explainer.C_, lam)))[:k]
+        n_support, n_bounded = int((labels == c).sum()), int(at_bound.sum())
+        classes.append(
             ClassSummary(
                 name=name,
                 n_train=int(n_train[c]),
                 n_support=n_support,
                 n_bounded=n_bounded,
                 bounded=n_bounded / n_support if n_support else 0.0,
-                margins=np.sort(margins[own]),
+                margins=np.sort(margins[labels == c]),
                 proponents=support[rows[best]],
                 coefficients=lam[best],
-                shares=share[best],
+                shares=shares[best],
             )
         )
-    return ClassView(tuple(found), explainer.C_)
+    return ClassView(tuple(classes), explainer.C_)

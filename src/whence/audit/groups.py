@@ -1,4 +1,4 @@
-"""Attribution of many tests together, and the part of a training set that carries it."""
+"""Audits by a whole set of tests: its attribution, the samples that carry it, and what samples are worth."""
 
 from __future__ import annotations
 
@@ -9,13 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from whence.audit.access import surrogate_of, tests_of
-from whence.audit.table import Table, check_ids, chosen_ids
+from whence.audit.access import (
+    Table,
+    capabilities_of,
+    check_ids,
+    chosen_ids,
+    surrogate_of,
+    tests_of,
+    unsupported,
+)
 from whence.core.arrays import Doubles, Ints
-from whence.core.checks import check_count, check_share
+from whence.core.checks import check_count, check_share, to_array
 from whence.core.display import Columns, displayed
 from whence.core.progress import bar
-from whence.methods import DualDA
+from whence.errors import InvalidInputError
+from whence.methods import DualDA, Effects
+from whence.surrogate.effects import Output
 
 _ENTRIES = 1 << 20  # scores held at a time, whatever the number of tests
 
@@ -27,7 +36,7 @@ class GroupAttribution:
 
     Attributes
     ----------
-    mean : (train,) mean of τ_c(x, i) over the tests, each for its own target c; **positive is evidence for
+    mean : (train,) mean of τ_c(x, i) over the tests, each for its own target c; **a positive value supports
         the targets**. It sums to the surrogate's mean logit of the targets
     mean_absolute : (train,) mean of |τ_c(x, i)|, which does not cancel between tests
     n_tests : tests in the set
@@ -40,7 +49,7 @@ class GroupAttribution:
     targets: Ints
 
     def top(self, k: int = 10) -> Ints:
-        """Find the k samples with the largest positive mean, strongest first; fewer where there are fewer."""
+        """Return the k samples with the largest positive mean, strongest first, or as many as there are."""
         k = check_count("k", k)
         order = np.argsort(-self.mean, kind="stable")[:k]
         return order[self.mean[order] > 0]
@@ -84,8 +93,8 @@ def group_attribution(
     absolute = np.zeros(explainer.n_train_)
     width = max(1, _ENTRIES // max(1, len(explainer.support_)))
     n_parts = math.ceil(n / explainer.batch_size)
-    quiet = not explainer.show_progress or n_parts < 4
-    for f, classes in bar("Attributing", n_parts, "batches", parts=parts, show=not quiet):
+    show = explainer.show_progress and n_parts >= 4
+    for f, classes in bar("Attributing", n_parts, "batches", parts=parts, show=show):
         np.add.at(sums, classes.numpy(), surrogate.stored.as_read(f).double().cpu().numpy())
         counts += np.bincount(classes.numpy(), minlength=K)
         for start in range(0, len(f), width):
@@ -140,8 +149,8 @@ def coreset(
     Samples are ranked by the mean of |τ_c(x, i)| over the set. Samples that are no support vectors have 0;
     where ``share`` asks for more than there are others, they follow in the order of the training set.
 
-    It tells what predictions rest on. To train on less, samples drawn at random, as many of every class,
-    served better at shares of 10 to 40 % where that was measured.
+    This shows which samples predictions come from. To train on less, samples drawn at random, as many of
+    every class, did better at shares of 10 to 40 % where that was measured.
 
     Parameters
     ----------
@@ -165,5 +174,94 @@ def coreset(
         scores=scores[chosen],
         coverage=float(scores[chosen].sum()) / total if total > 0 else 1.0,
         n_train=explainer.n_train_,
+        ids=chosen_ids(ids, chosen),
+    )
+
+
+@displayed("indices", "output", "n_tests", rows="columns")
+@dataclass(frozen=True, eq=False)
+class Values(Table):
+    """Training samples by what they are worth, the most valuable first.
+
+    Attributes
+    ----------
+    indices : (n,) their places in the training set
+    values : (n,) descending: what the presence of the sample adds to the mean output of the true classes.
+        **Negative where the model would do better without it**
+    labels : (n,) of each
+    output : "logit", "margin" or "log_prob"
+    n_tests : size of the validation set
+    ids : the user's own names, in the order of ``indices``; None where none were given
+    """
+
+    indices: Ints
+    values: Doubles
+    labels: Ints
+    output: Output
+    n_tests: int
+    ids: tuple[Any, ...] | None = None
+
+    def columns(self) -> Columns:
+        """Return the list as columns of plain values."""
+        columns = {"label": self.labels.tolist(), "value": self.values.tolist()}
+        return {"index": self.indices.tolist(), **self._id_column(), **columns}
+
+
+def values(
+    explainer: Effects,
+    x: Any = None,
+    y: Any = None,
+    *,
+    features: Any = None,
+    ids: Sequence[Any] | None = None,
+) -> Values:
+    """Value every training sample by a validation set.
+
+    The value of a sample is the mean of its effects on the explainer's ``output`` for the true class, over
+    the validation set. No (test, train) matrix is made: the outputs' derivatives by W are summed over the
+    validation set first, so that any number of tests costs as much as one.
+
+    Parameters
+    ----------
+    explainer
+        A fitted Effects; ``Effects(output="log_prob")`` values samples by the mean log-probability of the
+        true class.
+    x
+        Inputs of the validation set as for ``explainer.attribute``, or None with ``features``. The model must
+        not have been trained on them.
+    y
+        Its true classes, one per sample.
+    features
+        Features (B, d) of the validation set.
+    ids
+        The user's own name of every training sample, for the export.
+
+    Examples
+    --------
+    >>> import numpy as np, whence
+    >>> from whence.audit import values
+    >>> f, y = np.repeat(np.eye(3), 4, axis=0), np.repeat(np.arange(3), 4)
+    >>> y[0] = 1  # a wrong label
+    >>> bank = whence.features.FeatureBank.of(f, y)
+    >>> explainer = whence.Effects(show_progress=False).fit(features=bank)
+    >>> int(values(explainer, features=np.eye(3), y=np.arange(3)).indices[-1])
+    0
+    """
+    if not capabilities_of(explainer).effects:
+        raise unsupported(explainer, "a fitted Effects, which predicts what samples change")
+    check_ids(ids, explainer.n_train_)
+    if y is None or to_array("y", y).ndim != 1:
+        raise InvalidInputError("'y' must be the true classes of the validation set, one per sample.")
+    n, parts = tests_of(explainer, x, features, y, "y")
+    usable = np.flatnonzero(explainer.used_)
+    worth = explainer.total(parts)[usable] / n
+    order = np.argsort(-worth, kind="stable")
+    chosen = usable[order]
+    return Values(
+        indices=chosen,
+        values=worth[order],
+        labels=explainer.labels_[chosen],
+        output=explainer.output,
+        n_tests=n,
         ids=chosen_ids(ids, chosen),
     )

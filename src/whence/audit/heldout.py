@@ -1,4 +1,4 @@
-"""What surrogates that never saw a sample make of it: cross-fitting along C, and calibration."""
+"""Scores of samples by surrogates that were solved without them: cross-fitting along C, and calibration."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ KAPPAS = (30.0, 300.0)
 labels hardly move. At 3,000 and above they bend to single samples."""
 
 LISTED = 32
-"""Classes per sample that are looked at, where more have labels: its own, that of the model, and those that
+"""Classes per sample that are listed, where more have labels: its own, that of the model, and those that
 surrogates and model score highest together. Others have next to no probability."""
 
 _AT_ONCE = 2**21  # scores of all classes, while those to list are chosen
 _TOL = 1e-3  # margins do not move below this gap
-_STEEPEST = 1e3  # where classes are told apart without an error, likelihood alone would go on for ever
+_STEEPEST = 1e3  # for classes that are separated without an error the likelihood has no maximum
 
 
 @dataclass(frozen=True)
@@ -48,24 +48,21 @@ class Listed:
         return cls(seen, named, np.broadcast_to(np.arange(len(seen)), (len(named), len(seen))))
 
     @cached_property
-    def own(self) -> Ints:
-        """The column (N,) of the label."""
-        columns: Ints = (self.classes == self.labels[:, None]).argmax(axis=1)
+    def label_column(self) -> Ints:
+        """The column (N,) of each sample's label."""
+        columns: Ints = self.given.argmax(axis=1)
         return columns
 
-    @property
+    @cached_property
     def given(self) -> Doubles:
         """The labels (N, T), as distributions."""
-        found: Doubles = (self.classes == self.labels[:, None]).astype(np.float64)
-        return found
+        return np.asarray(self.classes == self.labels[:, None], np.float64)
 
     def total(self, values: Doubles) -> Doubles:
         """Sum values (N, T) per class, (k,)."""
         if self.classes.shape[1] == len(self.seen):  # all classes of every sample
-            found: Doubles = values.sum(axis=0)
-        else:
-            found = np.bincount(self.classes.ravel(), values.ravel(), len(self.seen)).astype(np.float64)
-        return found
+            return np.asarray(values.sum(axis=0))
+        return np.bincount(self.classes.ravel(), values.ravel(), len(self.seen)).astype(np.float64)
 
     def name(self, columns: Ints) -> Ints:
         """The classes that columns (N,) stand for."""
@@ -73,7 +70,7 @@ class Listed:
 
 
 class Scores(NamedTuple):
-    """What surrogates and model make of the classes that are listed."""
+    """Scores of the classes that are listed."""
 
     listed: Listed
     held_out: list[Doubles]
@@ -125,22 +122,15 @@ def held_out_scores(
         )
     fold = folds(labels, n_folds, seed)
     seen, named = np.unique(labels, return_inverse=True)
+    Cs = [(place, [kappa / total_norm(features[:, place]) * n for kappa in kappas]) for place in places]
+    options = {"n_classes": n_classes, "bias": bias, "tol": tol, "seed": seed, "n_threads": n_threads}
     # C grows inside a fold from solution to solution; only the folds are independent of each other.
-    score = partial(
-        _score_fold,
-        features,
-        seen,
-        named,
-        fold,
-        [(place, [kappa / total_norm(features[:, place]) * n for kappa in kappas]) for place in places],
-        head,
-        {"n_classes": n_classes, "bias": bias, "tol": tol, "seed": seed, "n_threads": n_threads},
-    )
+    score = partial(_score_fold, features, seen, named, fold, Cs, head, options)
     title = "Holding out" if show_progress else None
     width, sources = min(LISTED, len(seen)), len(places) * len(kappas) + (head is not None)
     classes, values = np.empty((n, width), dtype=np.intp), np.empty((sources, n, width))
-    for j, found in enumerate(engine.results(score, range(n_folds), title=title, unit="folds")):
-        classes[fold == j], values[:, fold == j] = found
+    for j, scored in enumerate(engine.results(score, range(n_folds), title=title, unit="folds")):
+        classes[fold == j], values[:, fold == j] = scored
     surrogates = [*values[: len(places) * len(kappas)]]
     return Scores(Listed(seen, named, classes), surrogates, None if head is None else values[-1])
 
@@ -160,25 +150,27 @@ def _score_fold(
     Labels are ``named`` (N,) as places in ``seen``, the classes that have any.
     """
     rest, rows = np.flatnonzero(fold != j), np.flatnonzero(fold == j)
-    solved: list[_Source] = []
+    sources: list[_Source] = []
     for place, path in Cs:
         X = np.ascontiguousarray(features[rest, place])
         for s in solve_path(X, seen[named[rest]], [C / len(rest) for C in path], **options):
             d = X.shape[1]
             offsets = s.weight[seen, -1] if options["bias"] else 0.0
-            solved.append(_Source(features, place, s.weight[seen, :d], offsets))
+            sources.append(_Source(features, place, s.weight[seen, :d], offsets))
     if head is not None:
         (weight, bias), read = head
         offsets = 0.0 if bias is None else bias[seen].astype(np.float64)
-        solved.append(_Source(read, slice(None), weight[seen].astype(np.float64), offsets))
-    height = max(1, _AT_ONCE // (len(seen) * len(solved)))
+        sources.append(_Source(read, slice(None), weight[seen].astype(np.float64), offsets))
+    height = max(1, _AT_ONCE // (len(seen) * len(sources)))
     blocks = [rows[k : k + height] for k in range(0, len(rows), height)]
-    found = [_list_block(some, named[some], solved, head is not None) for some in blocks]
-    return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found], axis=1)
+    classes, scores = zip(
+        *(_list_block(block, named[block], sources, head is not None) for block in blocks), strict=True
+    )
+    return np.concatenate(classes), np.concatenate(scores, axis=1)
 
 
 class _Source(NamedTuple):
-    """What gives scores: features (N, d), the place of them that is read, weights and offsets."""
+    """A linear classifier: features (N, d), the place of them that it reads, weights and offsets."""
 
     features: Floats
     place: slice
@@ -190,17 +182,17 @@ class _Source(NamedTuple):
         return self.features[rows, self.place].astype(np.float64) @ self.weight.T + self.bias
 
 
-def _list_block(rows: Ints, labels: Ints, solved: list[_Source], with_head: bool) -> tuple[Ints, Doubles]:
-    """List the classes (n, T) of some samples, and what every source makes of them (sources, n, T)."""
-    scores = np.stack([source.score(rows) for source in solved])
+def _list_block(rows: Ints, labels: Ints, sources: list[_Source], with_head: bool) -> tuple[Ints, Doubles]:
+    """List the classes (n, T) of some samples, and their scores by every source (sources, n, T)."""
+    scores = np.stack([source.score(rows) for source in sources])
     n, k = scores.shape[1:]
     if k <= LISTED:
         return np.broadcast_to(np.arange(k), (n, k)), scores
     likely = np.sum([s / (s.std() or 1.0) for s in scores - scores.mean(axis=2, keepdims=True)], axis=0)
-    each = np.arange(n)
-    likely[each, labels] = np.inf
+    samples = np.arange(n)
+    likely[samples, labels] = np.inf
     if with_head:
-        likely[each, scores[-1].argmax(axis=1)] = np.inf
+        likely[samples, scores[-1].argmax(axis=1)] = np.inf
     classes = np.sort(np.argpartition(likely, k - LISTED, axis=1)[:, k - LISTED :], axis=1)
     return classes, np.take_along_axis(scores, classes[None], axis=2)
 
@@ -215,7 +207,7 @@ def folds(labels: Ints, n_folds: int, seed: int) -> Ints:
 
 
 def calibrated(scores: Floats, listed: Listed) -> Doubles:
-    """Turn scores (N, T) into log-probabilities log softmax(β s_i + b) that suit the labels best.
+    """Turn scores (N, T) into log-probabilities log softmax(β s_i + b) that fit the labels best.
 
     β ≥ 0 and one offset per class maximise the likelihood, which is concave, so there is one best answer: the
     probabilities of a class sum to the number of its labels. Classes that are not listed have probability 0.
@@ -228,7 +220,7 @@ def calibrated(scores: Floats, listed: Listed) -> Doubles:
     >>> p.sum(axis=0).round(3)
     array([1., 2.])
     """
-    return likeliest(standard(scores), listed, listed.given)[0]
+    return most_likely(standard(scores), listed, listed.given)[0]
 
 
 def standard(scores: Floats) -> Doubles:
@@ -239,12 +231,12 @@ def standard(scores: Floats) -> Doubles:
     return S
 
 
-def likeliest(
+def most_likely(
     S: Doubles, listed: Listed, targets: Doubles, start: Doubles | None = None
 ) -> tuple[Doubles, Doubles]:
-    """Find log softmax(β S + b), β ≥ 0, that is likeliest for targets (N, T), each a distribution.
+    """Find log softmax(β S + b), β ≥ 0, that is most likely for targets (N, T), distributions.
 
-    Gives the log-probabilities (N, T), and (β, b), from which a next search may ``start``.
+    Returns the log-probabilities (N, T), and (β, b), from which a next search may ``start``.
     """
     n, k, classes = len(S), len(listed.seen), listed.classes
 

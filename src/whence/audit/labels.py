@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from whence.audit.access import surrogate_of
+from whence.attribution.training_features import training_features
+from whence.audit.access import Table, check_ids, chosen_ids, markdown, surrogate_of
 from whence.audit.rankings import RANKINGS, Evidence
-from whence.audit.table import Table, check_ids, chosen_ids
 from whence.core.arrays import Doubles, Floats, Ints
-from whence.core.checks import check_count
-from whence.core.display import Columns, cell, displayed
+from whence.core.checks import check_choice, check_count
+from whence.core.display import Columns, displayed
+from whence.core.progress import bar
 from whence.core.ranking import padded
-from whence.errors import InvalidInputError
-from whence.features.novelty import nearest
 from whence.methods import DualDA
-from whence.surrogate.training import training_features
+
+_BLOCK = 1 << 22  # likenesses held at a time
 
 
 @displayed("ranking", "__len__", "among", rows="columns")
@@ -61,8 +61,6 @@ class WrongLabels(Table):
     def columns(self) -> Columns:
         """Return the list as columns of plain values, one row per sample."""
         name = self.class_names
-        kept = [row[row >= 0].tolist() for row in self.neighbours]
-        theirs = [row[row >= 0].tolist() for row in self.neighbour_labels]
         return {
             "rank": list(range(1, len(self) + 1)),
             "index": self.indices.tolist(),
@@ -73,25 +71,27 @@ class WrongLabels(Table):
             "suggested_name": [name[c] for c in self.suggested],
             "score": self.scores.tolist(),
             "self_influence": self.self_influence.tolist(),
-            "neighbours": kept,
-            "neighbour_labels": theirs,
+            "neighbours": [row[row >= 0].tolist() for row in self.neighbours],
+            "neighbour_labels": [row[row >= 0].tolist() for row in self.neighbour_labels],
         }
 
     def __str__(self) -> str:
         """Write the first ten as a table in Markdown."""
-        lines = [
-            f"| sample | label | suggested | {self.ranking} | neighbours that disagree |",
-            "|---|---|---|---|---|",
-        ]
-        for j in range(min(10, len(self))):
-            sample = self.indices[j] if self.ids is None else self.ids[j]
-            label, other = (cell(self.class_names[c]) for c in (self.labels[j], self.suggested[j]))
-            disagree = int((self.neighbours[j] >= 0).sum())
-            lines.append(
-                f"| {cell(str(sample))} | {label} | {other} | {self.scores[j]:.3g} "
-                f"| {disagree} of {self.neighbours.shape[1]} |"
-            )
-        return "\n".join(lines)
+        k, name = self.neighbours.shape[1], self.class_names
+        titles = ("sample", "label", "suggested", self.ranking, "neighbours that disagree")
+        return markdown(
+            titles,
+            (
+                (
+                    self.indices[j] if self.ids is None else self.ids[j],
+                    name[self.labels[j]],
+                    name[self.suggested[j]],
+                    f"{self.scores[j]:.3g}",
+                    f"{(self.neighbours[j] >= 0).sum()} of {k}",
+                )
+                for j in range(min(10, len(self)))
+            ),
+        )
 
 
 def wrong_labels(
@@ -110,7 +110,7 @@ def wrong_labels(
     - ``"odds"``, the default: log Σ_{c≠y_i} p_ic D_{c,y_i} − log p_{i,y_i}, how much likelier another class
       is that is taken for the label. log p is the mean over surrogates of two low C that were solved on four
       fifths of the training set, without the sample (of each layer, where the explainer has several), and of
-      the model's own last layer, each with the scale and an offset per class that suit the labels best. The
+      the model's own last layer, each with the scale and an offset per class that fit the labels best. The
       model's weight is twice the share of labels that it disagrees with, at most 1; without a known last
       layer it has none. D_cy is the part of the errors of class c that has the label y, estimated from the
       labels (``destinations``). Where more than 32 classes have labels, 32 are looked at per sample: its
@@ -119,8 +119,8 @@ def wrong_labels(
     - ``"confidence"``: −log p_{i,y_i}, as if errors went to all classes alike.
     - ``"slack"``: ξ_i = max_c (1 − δ_{c,y_i} − w_{y_i}·f_i + w_c·f_i) at the fitted C, the loss of the
       surrogate that has seen the sample. It is 0 for all samples that are no support vectors.
-    - ``"self_influence"``: λ_{i,y_i}‖f_i‖², what the label rests on the sample itself. All bounded support
-      vectors have λ = C, so that only the length of their features tells them apart.
+    - ``"self_influence"``: λ_{i,y_i}‖f_i‖², how far the label depends on the sample itself. All bounded
+      support vectors have λ = C, so that only the length of their features tells them apart.
 
     Parameters
     ----------
@@ -149,22 +149,19 @@ def wrong_labels(
     >>> y[7] = 0  # it was 1
     >>> bank = whence.features.FeatureBank.of(f, y)
     >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(features=bank)
-    >>> found = wrong_labels(explainer, features=f, n=3)
-    >>> int(found.indices[0]), int(found.suggested[0])
+    >>> wrong = wrong_labels(explainer, features=f, n=3)
+    >>> int(wrong.indices[0]), int(wrong.suggested[0])
     (7, 1)
     """
     surrogate = surrogate_of(explainer)
-    if not isinstance(ranking, str) or ranking not in RANKINGS:
-        raise InvalidInputError(
-            f"'ranking' must be one of {', '.join(map(repr, RANKINGS))}. Got {ranking!r}."
-        )
+    check_choice("ranking", ranking, tuple(RANKINGS))
     k = check_count("k", k, 1, padded(explainer.n_train_))
     if n is not None:
         n = check_count("n", n)
     check_ids(ids, explainer.n_train_)
     unknown = explainer.model_ is None or explainer.data_ is None
     without = features is None and unknown and ranking in ("slack", "self_influence")
-    X = None if without else training_features(explainer, features)
+    X = None if without else training_features(explainer.fitted_, features)
     samples = np.flatnonzero(explainer.used_)
     scores, suggested = RANKINGS[ranking](Evidence(explainer, X))
     order = np.argsort(-scores, kind="stable")[:n]
@@ -190,14 +187,35 @@ def _disagreeing(explainer: DualDA, pool: Ints, features: Floats, chosen: Ints, 
     """Neighbours in the pool that have another label than the chosen samples, (n, k), then −1."""
     labels, found = explainer.labels_, np.full((len(chosen), k), -1, dtype=np.int64)
     inside = np.flatnonzero(np.isin(chosen, pool))  # a sample whose features were not kept has none
-    width = min(k, len(features) - 1)
-    if width < 1:
-        return found
+    near = nearest(features, np.searchsorted(pool, chosen[inside]), k, explainer.show_progress)
+    places = np.where(near >= 0, pool[near], -1)
+    for i, row in zip(inside, places, strict=True):
+        others = row[(row >= 0) & (labels[row] != labels[chosen[i]])]
+        found[i, : len(others)] = others
+    return found
+
+
+def nearest(features: Floats, rows: Ints, k: int, show_progress: bool = False) -> Ints:
+    """Find the k rows whose features (P, d) have the largest cosine to those of some of them.
+
+    Returns
+    -------
+    (n, k) row numbers, nearest first, never the row itself; −1 where there are fewer than k others.
+    """
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
     unit = np.divide(features, lengths, out=np.zeros_like(features), where=lengths > 0)
-    rows = np.searchsorted(pool, chosen[inside])
-    _, near = nearest(unit[rows], unit, width, rows, explainer.show_progress)
-    for i, row in zip(inside, pool[near], strict=True):
-        others = row[labels[row] != labels[chosen[i]]]
-        found[i, : len(others)] = others
+    width = min(k, len(features) - 1)
+    found = np.full((len(rows), k), -1, dtype=np.int64)
+    if width < 1:
+        return found
+    step = max(1, _BLOCK // len(features))
+    starts = range(0, len(rows), step)
+    quiet = not show_progress or len(starts) < 4
+    for start in bar("Finding neighbours", len(starts), "blocks", parts=starts, show=not quiet):
+        part = rows[start : start + step]
+        alike = unit[part] @ unit.T
+        alike[np.arange(len(part)), part] = -np.inf
+        best = np.argpartition(-alike, width - 1, axis=1)[:, :width]
+        order = np.argsort(-np.take_along_axis(alike, best, axis=1), axis=1, kind="stable")
+        found[start : start + step, :width] = np.take_along_axis(best, order, axis=1)
     return found

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from whence.audit.access import surrogate_of, tests_of
+from whence.attribution.training_features import training_features
+from whence.audit.access import plain, surrogate_of, tests_of
 from whence.audit.groups import group_attribution
 from whence.audit.heldout import total_norm
-from whence.audit.table import plain
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_count, to_array
 from whence.core.display import Columns, displayed
@@ -20,7 +20,6 @@ from whence.errors import InvalidInputError
 from whence.features import FeatureBank
 from whence.methods import DualDA
 from whence.relevance.concepts import Concepts
-from whence.surrogate.training import fitted_features
 from whence.svm import solve
 from whence.svm.inputs import check_C
 
@@ -51,7 +50,7 @@ class Direction:
 @displayed("class_name", "C", "bounded", "logit", "n_tests", rows="columns")
 @dataclass(frozen=True, eq=False)
 class SharedEvidence:
-    """What a set of samples rests on together.
+    """The evidence that a set of samples shares.
 
     Attributes
     ----------
@@ -84,7 +83,8 @@ class SharedEvidence:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in plain types that JSON takes."""
-        return plain(self) | {"directions": [plain(found) for found in self.directions]}
+        values: dict[str, Any] = plain(self)
+        return values
 
 
 def shared_evidence(
@@ -100,8 +100,8 @@ def shared_evidence(
 ) -> SharedEvidence:
     """Find the training samples that carry what suspicious samples have in common.
 
-    A surrogate that predicts well rests on the few samples near its boundaries. What many samples share
-    rather shows where every sample counts alike; samples with a shortcut are easy, so that they are the first
+    A surrogate that predicts well depends on the few samples near its boundaries. What many samples share
+    shows better where every sample counts alike; samples with a shortcut are easy, so that they are the first
     to clear their margin and drop out when C grows. So the surrogate is solved again at a low C: the
     largest, over half decades of κ = C·N·mean‖f‖² from 1,000 down to 1, at which all but one in a thousand
     training samples are at their bound λ_{i,y_i} = C. Then training samples are ranked by their mean
@@ -115,7 +115,7 @@ def shared_evidence(
         Suspicious samples, as for ``explainer.attribute``. With neither these nor ``test_features`` the set
         is the training samples whose label is ``target``.
     target
-        The class whose evidence is looked for; None takes the class that the model gives most of the set.
+        The class whose evidence is looked for; None takes the class that the model predicts most often.
     test_features
         Features (B, d) of the suspicious samples, instead of ``x``.
     features
@@ -134,7 +134,7 @@ def shared_evidence(
     surrogate_of(explainer)
     k = check_count("k", k)
     n_directions = check_count("n_directions", n_directions)
-    X = fitted_features(explainer, features)
+    X = training_features(explainer.fitted_, features, as_read=True)
     y = explainer.labels_[explainer.used_]
     tests, chosen = _tests(explainer, x, test_features, target, X, y)
     low, bounded = _dense(explainer, X, y, C)
@@ -187,8 +187,8 @@ def _dense(explainer: DualDA, X: Floats, y: Ints, C: float | None) -> tuple[Dual
     common |= {"n_classes": K, "bias": explainer.constant_ or False, "tol": _TOL}
 
     def at_bound(lam: Any, C: float) -> float:
-        own = lam.maximum(0).sum(axis=1)  # only λ_{i,y_i} is ever positive
-        return float((own >= (1 - 1e-6) * C).mean())
+        largest = lam.maximum(0).sum(axis=1)  # only λ_{i,y_i} is ever positive
+        return float((largest >= (1 - 1e-6) * C).mean())
 
     if C is None:
         scale = total_norm(X)
@@ -213,9 +213,9 @@ def _directions(
     evidence = pull * shown
     samples = np.flatnonzero(explainer.used_)
     best = np.argsort(-evidence, kind="stable")[:n]
-    found = []
+    directions = []
     for j in best:
         v = concepts.vectors[j] * (1.0 if shown[j] >= 0 else -1.0)
         order = np.argsort(-(X @ v), kind="stable")[:k]
-        found.append(Direction(concepts.names[j], v, float(evidence[j]), samples[order]))
-    return tuple(found)
+        directions.append(Direction(concepts.names[j], v, float(evidence[j]), samples[order]))
+    return tuple(directions)

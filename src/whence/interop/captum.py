@@ -1,4 +1,4 @@
-"""Any attribution method in the form that captum gives the influence of training samples."""
+"""Any attribution method in the form that captum has for the influence of training samples."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from whence.methods import Attributor
 
 
 class MostInfluential(NamedTuple):
-    """The k strongest training samples per test, named as in captum's own results.
+    """The k strongest training samples per test, with the names of captum's own results.
 
     Attributes
     ----------
     indices : (B, k) int64, places in the training set, the strongest first
-    influence_scores : (B, k) their scores, of whatever sign
+    influence_scores : (B, k) their scores, of either sign
     """
 
     indices: Tensor
@@ -30,8 +30,8 @@ class MostInfluential(NamedTuple):
 class CaptumInfluence(DataInfluence):  # type: ignore[misc]
     """A fitted attributor as a ``captum.influence.DataInfluence``, called as ``TracInCP`` is.
 
-    **Positive is evidence for the label**, as in captum, where it lowers the loss. Unlike ``top_k`` of
-    whence, the k largest scores are given whatever their sign.
+    **A positive score supports the label**, as in captum, where it lowers the loss. Unlike ``top_k`` of
+    whence, the k largest scores are returned whatever their sign.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class CaptumInfluence(DataInfluence):  # type: ignore[misc]
     def __init__(self, explainer: Attributor) -> None:
         check_is("explainer", explainer, Attributor, "an attribution method of whence")
         self.explainer = explainer
-        self.model, self.train_dataset = explainer.require_model().extractor.model, explainer.data_
+        self.model, self.train_dataset = explainer.fitted_.require_model().extractor.model, explainer.data_
 
     def influence(
         self, inputs: Any = None, k: int | None = None, proponents: bool = True, **options: Any
@@ -66,11 +66,11 @@ class CaptumInfluence(DataInfluence):  # type: ignore[misc]
             A tuple of the model's inputs with the labels last, None for the classes that the model predicts;
             or a ``DataLoader`` of such tuples.
         k
-            Samples per test; None gives all scores.
+            Samples per test; None returns all scores.
         proponents
             The largest scores, or the smallest.
         options
-            ``unpack_inputs`` and ``show_progress`` of captum, which have no use here.
+            ``unpack_inputs`` and ``show_progress`` of captum, which are not used here.
         """
         unknown = [name for name in options if name not in ("unpack_inputs", "show_progress")]
         if unknown:
@@ -79,12 +79,11 @@ class CaptumInfluence(DataInfluence):  # type: ignore[misc]
             )
         k = None if k is None else check_count("k", k, 1, self.explainer.n_train_)
         largest = check_flag("proponents", proponents)
-        found = [self._scores(batch) for batch in (inputs if isinstance(inputs, DataLoader) else [inputs])]
+        scores = map(self._scores, inputs if isinstance(inputs, DataLoader) else [inputs])
         if k is None:
-            return torch.cat(found)
-        best = [scores.topk(k, dim=1, largest=largest) for scores in found]
-        indices, values = torch.cat([b.indices for b in best]), torch.cat([b.values for b in best])
-        return MostInfluential(indices, values)
+            return torch.cat(list(scores))
+        best = [batch.topk(k, dim=1, largest=largest) for batch in scores]  # (test, train) of one at a time
+        return MostInfluential(torch.cat([b.indices for b in best]), torch.cat([b.values for b in best]))
 
     def self_influence(self, inputs: Any = None, show_progress: bool = False) -> Tensor:
         """Return the score (train,) of each training sample for its own label at itself."""

@@ -1,4 +1,4 @@
-"""Wrong labels that whence found, as issues of cleanlab's Datalab."""
+"""Labels that may be wrong, as issues of cleanlab's Datalab."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ class WhenceLabelIssues(IssueManager):  # type: ignore[misc]
     issue_name: ClassVar[str] = "whence_label"
     description: ClassVar[str] = "Labels that whence's surrogates, solved without the sample, disagree with."
 
-    def find_issues(self, found: WrongLabels | None = None, **_: Any) -> None:
+    def find_issues(self, wrong: WrongLabels | None = None, **_: Any) -> None:
         """Take the scores of all samples: near 0 where the label is most suspicious."""
-        assert found is not None  # add_to_datalab has checked it; what is raised here, a Datalab only prints
-        order = np.argsort(found.indices)
-        scores = quality(found)[order]
-        given, suggested = found.labels[order], found.suggested[order]
+        assert wrong is not None  # add_to_datalab has checked it; what is raised here, a Datalab only prints
+        order = np.argsort(wrong.indices)
+        scores = quality(wrong)[order]
+        given, suggested = wrong.labels[order], wrong.suggested[order]
         self.issues = pandas.DataFrame(
             {f"is_{self.issue_name}_issue": given != suggested, self.issue_score_key: scores}
         )
         self.summary = self.make_summary(score=float((given == suggested).mean()))
-        self.info = {"ranking": found.ranking, "suggested_label": suggested}
+        self.info = {"ranking": wrong.ranking, "suggested_label": suggested}
 
 
-def quality(found: WrongLabels) -> Doubles:
-    """Return scores in [0, 1], 0 for the most suspicious label: by ranks, which keep the order as it is."""
-    return np.arange(len(found)) / max(1, len(found) - 1)
+def quality(wrong: WrongLabels) -> Doubles:
+    """Return scores in [0, 1], 0 for the most suspicious label: by ranks, which keep the order."""
+    return np.arange(len(wrong)) / max(1, len(wrong) - 1)
 
 
-def add_to_datalab(lab: Any, found: WrongLabels) -> None:
-    """Add wrong labels to a Datalab, as issues of the type "whence_label" beside its own.
+def add_to_datalab(lab: Any, wrong: WrongLabels) -> None:
+    """Add wrong labels to a Datalab, as issues of the type "whence_label" next to its own.
 
     A sample is flagged where the audit suggests another label than it has.
 
@@ -49,14 +49,14 @@ def add_to_datalab(lab: Any, found: WrongLabels) -> None:
     ----------
     lab
         A ``cleanlab.Datalab`` of the training set, in its order.
-    found
-        What ``whence.audit.wrong_labels(explainer)`` gave, of all samples.
+    wrong
+        What ``whence.audit.wrong_labels(explainer)`` returned, for all samples.
     """
-    check_is("found", found, WrongLabels, "what whence.audit.wrong_labels gave")
+    check_is("wrong", wrong, WrongLabels, "what whence.audit.wrong_labels returned")
     n = len(lab.labels)
-    if sorted(found.indices.tolist()) != list(range(n)):
+    if sorted(wrong.indices.tolist()) != list(range(n)):
         raise InvalidInputError(
-            f"'found' must list each of the {n:,} samples of the Datalab once. Got {len(found):,}. Leave "
-            "'n' of wrong_labels out, and give both the same samples."
+            f"'wrong' must list each of the {n:,} samples of the Datalab once. Got {len(wrong):,}. Leave "
+            "'n' of wrong_labels out, and pass both the same samples."
         )
-    lab.find_issues(issue_types={WhenceLabelIssues.issue_name: {"found": found}})
+    lab.find_issues(issue_types={WhenceLabelIssues.issue_name: {"wrong": wrong}})

@@ -13,20 +13,20 @@ from whence.methods import get
 
 
 class QuandaExplainer(Explainer):  # type: ignore[misc]
-    """A method of whence, fitted when it is made, as quanda's metrics and benchmarks make one.
+    """A method of whence that is fitted by its constructor, as quanda's metrics and benchmarks expect.
 
-    **Positive is evidence for the target**, as in quanda.
+    **A positive score supports the target**, as in quanda.
 
     Parameters
     ----------
     model, train_dataset, task, checkpoints, checkpoints_load_func
-        As for every explainer of quanda; of several checkpoints the last is explained.
+        As for every explainer of quanda; the last of several checkpoints is explained.
     method
         The name of the method.
     parameters
         Its hyper-parameters by name.
     fit_options
-        What its ``fit`` takes beside model and data, such as ``cache_dir``.
+        Other arguments of its ``fit``, such as ``cache_dir``.
     """
 
     accepted_tasks: ClassVar[list[str]] = ["image_classification", "text_classification"]

@@ -151,7 +151,7 @@ class ExplainedPairs:
         seed, tokens = check_seed(seed), to_array("keep", keep)
         if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iu"):
             raise InvalidInputError(f"'keep' must be a list of tokens' numbers. Got {shown(keep)}.")
-        self.explainer.require_model().check_unchanged()
+        self.explainer.fitted_.require_model().check_unchanged()
         shares = np.arange(steps + 1) / steps
         scores, curves, areas = [], [], []
         for p, pair in enumerate(
@@ -204,7 +204,7 @@ class ExplainedPairs:
     def _without(self, pair: Pair, side: Side, sample: Removable, orders: Ints, counts: Ints) -> Doubles:
         """Scores (R, steps) of a pair without the first units, ``counts`` (steps,), of each order."""
         ranks = np.argsort(orders, axis=1)
-        extractor, width = self.explainer.require_model().extractor, self.explainer.batch_size
+        extractor, width = self.explainer.fitted_.require_model().extractor, self.explainer.batch_size
         n = len(orders) * len(counts)
         found = np.empty(n)
         for begin in range(0, n, width):
@@ -235,7 +235,7 @@ def explain_pairs(
     Parameters are as for ``pair_flipping``.
     """
     check_is("explainer", explainer, DualDA, "a DualDA fitted with its training set")
-    model = explainer.require_model()
+    model = explainer.fitted_.require_model()
     methods = {"XDA": None, RANDOM: RANDOM} if methods is None else methods
     if not isinstance(methods, Mapping) or not methods:
         raise InvalidInputError(
@@ -256,7 +256,7 @@ def explain_pairs(
         }
         for same in zip(*explained.values(), strict=True):  # a method changes the maps, and not the pairs
             index, lam = same[0].index, same[0].coefficient
-            of_train = to_model(model.extractor.model, explainer.require_data().take([index]))
+            of_train = to_model(model.extractor.model, explainer.fitted_.require_data().take([index]))
             inputs: dict[Side, Any] = {"test": of_test, "train": of_train}
             features = {side: model.extractor(part)[0].double().cpu() for side, part in inputs.items()}
             pairs.append(Pair(test, index, lam, inputs, features, dict(zip(explained, same, strict=True))))

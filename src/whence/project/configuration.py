@@ -1,4 +1,4 @@
-"""What an explainer was fitted on, as its user named it: a JSON file beside the explainer's."""
+"""What an explainer was fitted on, as its user named it: a JSON file next to the explainer's."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from whence.core.machine import BATCH_SIZE
 from whence.core.naming import find_origin, import_named, make_named
 from whence.data import Corpus, TrainingSet, as_training_set
 from whence.errors import InvalidInputError, StoreError
+from whence.features import extract
 from whence.methods import Attributor
 from whence.model.inputs import check_device
 from whence.model.modules import class_names
-from whence.tasks import TASKS, Task, Tokens
+from whence.tasks import Task, Tokens
+from whence.tasks.task import TASKS
 
 SUFFIX = ".json"
-"""What the name of a configuration has beyond that of the explainer that it lies beside."""
+"""What the name of a configuration has in addition to that of the explainer."""
 
 NAMES = ("model", "data", "test", "preprocess", "tokenizer", "method", "task")
 """What a fit is given as the names of code."""
-READING = ("cache_dir", "dtype", "autocast", "num_workers", "on_error")
-"""Options of how the samples are read."""
-# The demo's code is whence's own. It has moved since the first configurations of it were written.
-_MOVED = {f"whence.demo:{name}": f"whence.sample.demo:{name}" for name in ("network", "train", "test")}
+
+_DEMO = tuple(f"whence.sample.demo:{name}" for name in ("network", "train", "test"))  # needs no trust
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,15 @@ class Configuration:
 
     Attributes
     ----------
-    model, data, test : ``module:name`` each, of a thing or of a function that makes it. A function with a
-        parameter ``folder`` is given the folder of the explainer's file. Several training sets, one after the
-        other, have a + between them, which ``whence update`` adds to; so have the models of an ensemble
-    preprocess : ``module:name`` of what makes the model's inputs of a batch of inputs
-    tokenizer : ``module:name`` of the tokeniser that tokens are shown by, or of what makes it; None looks for
-        it in ``preprocess``. Of a language model, whose task is "tokens", it reads the documents
+    model, data, test : names ``module:name`` of an object or of a function that returns it. A function with a
+        parameter ``folder`` gets the folder of the explainer's file. Several training sets are joined by +,
+        which ``whence update`` adds to; so are the models of an ensemble
+    preprocess : ``module:name`` of what turns a batch of raw inputs into the model's
+    tokenizer : ``module:name`` of the tokenizer that shows tokens as text, or of a function that returns it;
+        None looks for it in ``preprocess``. For a language model, whose task is "tokens", it reads the
+        documents
     method : the attribution method, by its registered name or as ``module:name``
-    task : what labels and outputs stand for, likewise; None where the labels tell
+    task : what labels and outputs stand for, likewise; None finds it by the labels
     layer, device : the head's name, and where the model runs
     options, reading : of the method itself, and of its ``fit``
     version : of whence
@@ -69,7 +70,7 @@ class Configuration:
     version: str = ""
 
     def write(self, explainer: Path) -> Path:
-        """Write the configuration beside an explainer's file."""
+        """Write the configuration next to an explainer's file."""
         path = explainer.with_name(explainer.name + SUFFIX)
         store.write_text(path, json.dumps(dataclasses.asdict(self), indent=2, default=str) + "\n")
         return path
@@ -79,21 +80,21 @@ class Configuration:
         """Read a configuration, or raise StoreError."""
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
-            found = cls(**values)
+            self = cls(**values)
             contents.manifest(cls, values)
-            extra = found.reading.keys() - set(READING)
-            if ":" not in found.method:  # another's options are known when it may be imported
-                extra |= found.options.keys() - found.known_options()
+            extra = self.reading.keys() - set(READING)
+            if ":" not in self.method:  # the options of another are known when it may be imported
+                extra |= self.options.keys() - inspect.signature(self.attributor()).parameters.keys()
             if extra:
                 raise ValueError(f"it has {sorted(extra)[0]!r}, which is no option of the fit")
         except FileNotFoundError as error:
             raise StoreError(
-                f"There is no configuration at '{path}'. 'whence fit' writes one beside the explainer; "
+                f"There is no configuration at '{path}'. 'whence fit' writes one next to the explainer; "
                 "name the model and the data yourself with --model and --data."
             ) from error
         except (OSError, ValueError, TypeError, RecursionError, StoreError) as error:
             raise StoreError(f"'{path}' is no configuration of 'whence fit': {error}.") from error
-        return found.with_names(**{key: _MOVED.get(name, name) for key, name in found.names().items()})
+        return self
 
     @classmethod
     def trusted(cls, path: Path, names: Mapping[str, str | None], *, trust: bool) -> Self:
@@ -107,32 +108,30 @@ class Configuration:
             ``NAMES`` instead of the file's, where not None.
         trust
             Whether code that only the file names may be imported and run. Without it everything must be
-            given as ``names``, and the file's cache is left alone.
+            given as ``names``, and the file's cache is not used.
         """
-        found = cls.read(path)
-        foreign = {key: name for key, name in found.names().items() if name not in _MOVED.values()}
+        self = cls.read(path)
+        foreign = {key: name for key, name in self.names().items() if name not in _DEMO}
         unnamed = {key: name for key, name in foreign.items() if not names.get(key)}
         if unnamed and not trust:
-            told = ", ".join(
-                f"{key} {part} ({find_origin(part)})"
-                for key, name in unnamed.items()
-                for part in name.split("+")
+            origins = ", ".join(
+                f"{key} {part} ({find_origin(part)})" for key, name in unnamed.items() for part in name.split("+")
             )
             wanted = " ".join(f"--{key} {shlex.quote(name)}" for key, name in unnamed.items())
             raise InvalidInputError(
-                f"'{path}' names code that would be imported and run: {told}. Pass --trust if the file is "
+                f"'{path}' names code that would be imported and run: {origins}. Pass --trust if the file is "
                 f"yours or of someone you trust, or name the code yourself: {wanted}"
             )
         if foreign and not trust:
-            reading = {key: value for key, value in found.reading.items() if key != "cache_dir"}
-            found = dataclasses.replace(found, reading=reading)
-        return found.with_names(**names)
+            reading = {key: value for key, value in self.reading.items() if key != "cache_dir"}
+            self = dataclasses.replace(self, reading=reading)
+        return self.with_names(**names)
 
     def names(self) -> dict[str, str]:
-        """Names of the code that the configuration imports, by argument."""
+        """Return the names of the code that the configuration imports, by argument."""
         names = {key: getattr(self, key) for key in NAMES}
-        own = ("method", "task")  # whence's have names without a module
-        return {key: name for key, name in names.items() if name and (key not in own or ":" in name)}
+        registered = ("method", "task")  # whence's own have names without a module
+        return {key: name for key, name in names.items() if name and (key not in registered or ":" in name)}
 
     def with_names(self, **names: str | None) -> Self:
         """Return the same configuration with other names where they are not None."""
@@ -147,12 +146,8 @@ class Configuration:
         """Import the task, and register it: files know tasks by their names. None where none is named."""
         return None if self.task is None else TASKS.add(TASKS.get(self.task, "task"))()
 
-    def known_options(self) -> set[str]:
-        """Names of the options that the method has."""
-        return set(inspect.signature(self.attributor()).parameters)
-
     def network(self, folder: Path) -> nn.Module | list[nn.Module]:
-        """Make the model, or several, on their device."""
+        """Load the model, or several, on their device."""
         models = [self._network(name, folder) for name in self.model.split("+")]
         return models[0] if len(models) == 1 else models
 
@@ -160,36 +155,36 @@ class Configuration:
         model = make_named("model", name, folder)
         if not isinstance(model, nn.Module):
             raise InvalidInputError(
-                f"'model' must name a torch module or a function that makes one. Got {type(model).__name__} "
-                f"from {name!r}."
+                f"'model' must name a torch module or a function that returns one. Got "
+                f"{type(model).__name__} from {name!r}."
             )
         return model if self.device is None else model.to(check_device(self.device))
 
-    def prepare(self) -> Any:
-        """Import what makes the model's inputs; None where nothing is named."""
+    def load_preprocess(self) -> Any:
+        """Import what turns raw inputs into the model's; None where nothing is named."""
         if self.preprocess is None:
             return None
-        found = import_named("preprocess", self.preprocess)
-        return check_callable("preprocess", found, "a function of a batch of inputs")
+        function = import_named("preprocess", self.preprocess)
+        return check_callable("preprocess", function, "a function of a batch of inputs")
 
-    def spelling(self) -> Any:
-        """Import or make the tokeniser that tokens are shown by; None where none is named."""
+    def load_tokenizer(self) -> Any:
+        """Import or make the tokenizer that shows tokens as text; None where none is named."""
         return None if self.tokenizer is None else make_named("tokenizer", self.tokenizer)
 
     def corpus(self, data: Any) -> Corpus:
-        """Return documents that were found as a corpus, by the tokeniser, or raise where none is named."""
+        """Return documents as a corpus, by the tokenizer, or raise where none is named."""
         if not isinstance(data, Corpus) and self.tokenizer is None:
             raise InvalidInputError(
                 "'tokenizer' must name the model's, as module:name, where data are documents of a language "
                 "model. Got none; pass --tokenizer, or a whence.data.Corpus as data."
             )
-        return data if isinstance(data, Corpus) else Corpus(data, self.spelling())
+        return data if isinstance(data, Corpus) else Corpus(data, self.load_tokenizer())
 
     def training(self, network: Any, folder: Path, task: Task | None = None) -> TrainingSet:
         """Read the training set, or several as one."""
         name, *names = self.data.split("+")
         first = self.samples(make_named("data", name, folder), network, task=task)
-        others = [self.added(first, make_named("data", each, folder), network, task=task) for each in names]
+        others = [self.added(first, make_named("data", name, folder), network, task=task) for name in names]
         return first.changed(None, *others) if others else first
 
     def added(
@@ -201,28 +196,36 @@ class Configuration:
         task: Task | None = None,
     ) -> TrainingSet:
         """Read data that come after others; documents as those before them are read."""
-        found = data if before.corpus is None else before.corpus.more(data)
-        return self.samples(found, network, batch_size, task)
+        data = data if before.corpus is None else before.corpus.more(data)
+        return self.samples(data, network, batch_size, task)
 
     def samples(
         self, data: Any, network: Any, batch_size: int = BATCH_SIZE, task: Task | None = None
     ) -> TrainingSet:
-        """Read data that were found, by the task, the model's names of the classes and the preprocessing.
+        """Read data by the task, the model's names of the classes and the preprocessing.
 
-        Where no task is given, it is the one that is named, or that the labels tell. Of a language model they
-        are documents, and every token of them a sample.
+        Where no task is given, it is the one that is named, or the one of the labels. For a language model
+        data are documents, and every token of them is a sample.
         """
         task = task or self.chosen_task()
         if isinstance(data, Corpus) or (task is not None and task.of_documents):
             corpus = self.corpus(data)
-            task = task if task is not None and task.of_documents else Tokens()
-            return as_training_set(corpus, batch_size, task=task, preprocess=corpus.prompts)
+            documents = task if task is not None and task.of_documents else Tokens()
+            return as_training_set(corpus, batch_size, task=documents, preprocess=corpus.prompts)
         first = network[0] if isinstance(network, list) else network
         return as_training_set(
             data,
             batch_size,
-            task=task,
+            task=task or task_of_labels,
             names=class_names(first),
-            preprocess=self.prepare(),
-            tokenizer=self.spelling(),
+            preprocess=self.load_preprocess(),
+            tokenizer=self.load_tokenizer(),
         )
+
+
+READING = tuple(
+    name
+    for name in inspect.signature(Attributor.fit).parameters
+    if name in inspect.signature(extract).parameters and name not in Configuration.__dataclass_fields__
+)
+"""Options of ``fit`` that say how features are read, such as ``cache_dir``: those that ``extract`` has."""

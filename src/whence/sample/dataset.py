@@ -1,6 +1,6 @@
 """The embedded images: how they are read, and how they were drawn from the full data set.
 
-Fashion-MNIST is published as IDX files, and the sample keeps that format: four gzipped IDX files beside this
+Fashion-MNIST is published as IDX files, and the sample keeps that format: four gzipped IDX files next to this
 module, a stratified draw of 5,000 training and 1,000 test images. ``python -m tools.sample FOLDER``
 draws them again from the original files.
 """

@@ -55,7 +55,7 @@ def train(
     Parameters
     ----------
     seed
-        Sets the initial weights and the order of the samples. Torch's own random state is left as it was.
+        Sets the initial weights and the order of the samples. Torch's own random state is not changed.
     data
         Whose training images and labels to learn; the whole embedded sample by default. Other labels come in
         by ``dataclasses.replace(data, train_labels=…)``.

@@ -69,7 +69,7 @@ def what_if(explorer: Explorer, asked: Question) -> Answer:
     f = tests.features[explorer.project.read_tests([asked.test])]
     target = explorer.wanted(asked.test, asked.target)
     after = explorer.solved.changed(*changes)
-    classes = after.predict_features(tests.features).numpy()
+    classes = after.predict(features=tests.features).numpy()
     return {
         "test": asked.test,
         "target": target,
@@ -86,7 +86,7 @@ def _first_order(explorer: Explorer, index: int, changes: Resolved, target: int)
     effects = explorer.solved.effects.ready
     if effects is None or not any(changes):
         return None
-    effect = effects.effect_of_features(**_of_effects(explorer, effects, [index], changes, [target]))
+    effect = effects.effect_of(**_of_effects(explorer, effects, [index], changes, [target]))
     predicted, exact = float(effect.first_order[0]), float(effect.exact[0])
     return {"predicted": predicted, "exact": exact, "disagree": effect.parted}
 
@@ -99,7 +99,7 @@ def _of_effects(
     known = vectors if len(vectors) == effects.n_train_ else None  # as a rule all of them have weight
     x = explorer.project.tests.take(tests)
     with explorer.reading:  # and not while the surrogate is solved, so that explanations go on
-        features = effects.require_model().read(x, effects.batch_size).features
+        features = effects.fitted_.require_model().read(x, effects.batch_size).features
     return {"features": features, "target": targets, **changes._asdict(), "training_features": known}
 
 
@@ -124,7 +124,7 @@ def what_changes(explorer: Explorer, asked: Changes) -> Answer:
     if not any(changes):
         raise InvalidInputError("'changes' must change a training sample. These change none.")
     other = explorer.solved.changed(*changes)
-    before, after = tests.surrogate_labels, other.predict_features(tests.features).numpy()
+    before, after = tests.surrogate_labels, other.predict(features=tests.features).numpy()
     moved = tests.valid & (before != after)
     right = [tests.valid & (labels == tests.truths) for labels in (before, after)]
     n_tests = int(tests.valid.sum())
@@ -161,7 +161,7 @@ def _listed(explorer: Explorer, other: DualDA, changes: Resolved, places: Ints, 
     effects, predicted = explorer.solved.effects.ready, None
     if effects is not None:
         asked = _of_effects(explorer, effects, places.tolist(), changes, had.tolist())
-        predicted = effects.foretold_of_features(**asked)  # solved again, it would take as long as a fit
+        predicted = effects.first_order(**asked)  # solved again, it would take as long as a fit
     return [
         {
             "row": row,

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from whence.attribution.explaining import Explaining
-from whence.attribution.pairs import PairAttributor
-from whence.attribution.usual import usual_of
+from whence.attribution.base import Attributor
+from whence.attribution.explaining import make_explainer
+from whence.attribution.typicality import usual_of
 from whence.errors import InvalidInputError
 from whence.explanation import Explanation
 from whence.explanation.page import concepts_data, explanation_data, typicality_data
@@ -59,8 +59,9 @@ class Explorer:
         what the method does not support.
         """
         project, tests, members = self.project, self.tests, self.project.members
-        model, named, path = project.attributor.require_model().extractor, project.configuration, project.path
-        extractors = [member.require_model().extractor for member in members]
+        model, path = project.attributor.fitted_.require_model().extractor, project.path
+        named = project.configuration
+        extractors = [member.fitted_.require_model().extractor for member in members]
         return {
             "title": path.stem,
             "model": named.model or type(model.model).__name__,
@@ -104,7 +105,7 @@ class Explorer:
         explainer = self.solved.answering(question or self.questions[0], C)
         with self.reading:
             x, truth = self.test(index), self.tests.truths[index].tolist()
-            why = explainer.explaining(k, None)(index, x, self.wanted(index, target), truth)
+            why = make_explainer(explainer.fitted_, k)(index, x, self.wanted(index, target), truth)
         return self._answer(why, x, index, explainer)
 
     def explain_own(
@@ -122,7 +123,7 @@ class Explorer:
             why = explainer.explain(x, k, 0 if target is None and several else target)[0]
         return self._answer(why, x, None, explainer)
 
-    def _answer(self, why: Explanation, x: Any, test: int | None, explainer: Explaining) -> Answer:
+    def _answer(self, why: Explanation, x: Any, test: int | None, explainer: Attributor) -> Answer:
         """Return an explanation as data.
 
         ``other_scores`` are the other question's answer for each of ``pairs``: effects next to τ, or τ next
@@ -130,11 +131,15 @@ class Explorer:
         """
         others = None
         if self.project.attributor.capabilities.dual:
-            other: PairAttributor | None = self.project.explainer
+            other: Attributor | None = self.project.explainer
             if why.effect is None:
                 other = self.solved.effects.ready
             if other is not None:
-                scored = other.scored_input(x, why.target)
+                if test is None:
+                    features = other.fitted_.read(x, why.target).features
+                else:
+                    features = self.solved.test_features(other, test)
+                scored = other.fitted_.scorer.scored(features, why.target)
                 scores = dict(zip(scored.indices.tolist(), scored.scores.tolist(), strict=True))
                 others = [scores.get(pair.index, 0.0) for pair in why.pairs]
         return {"test": test, "C": self._C_of(explainer), "other_scores": others, **explanation_data(why)}
@@ -149,10 +154,11 @@ class Explorer:
 
     def typicality_own(self, x: Any) -> Answer:
         """How typical an input of the user's own is, a batch of one."""
-        return self._typicality(self.project.pairs.require_model().read(x, 1).features)
+        return self._typicality(self.project.pairs.fitted_.require_model().read(x, 1).features)
 
     def _typicality(self, features: torch.Tensor) -> Answer:
-        return typicality_data(usual_of(self.project.pairs, self.solved.novelty.result(), features)[0])
+        novelty = self.solved.novelty.result()
+        return typicality_data(usual_of(self.project.pairs.fitted_, novelty, features)[0])
 
     def doubt(self, index: int, k: int = 5, target: int | None = None) -> Answer:
         """How stable the strongest training samples of a test are, over halves of the training set.
@@ -160,9 +166,8 @@ class Explorer:
         ``among`` has the number of halves, of all ``halves`` that hold the sample, in which it is among the
         ``k`` strongest of its sign, by its place; ``reason`` is what that means for the whole explanation.
         """
-        stable = self.solved.stability.top_k_features(
-            self.tests.features[self.project.read_tests([index])], k, self.wanted(index, target)
-        )
+        features = self.tests.features[self.project.read_tests([index])]
+        stable = self.solved.stability.top_k(features=features, k=k, target=self.wanted(index, target))
         sides = zip(stable.top[:2], (stable.proponents, stable.opponents), strict=True)
         pairs = [pair for side, among in sides for pair in zip(side.indices[0], among[0], strict=True)]
         among = {int(i): int(n) for i, n in pairs if i >= 0}

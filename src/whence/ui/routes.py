@@ -151,7 +151,7 @@ def _solved(app: FastAPI, explorer: Explorer) -> None:
         """Fit effects; lines of JSON: progress, then how they are predicted."""
         run = explorer.solved.effects.begin()
         return _answered(
-            run, lambda fitted: {"description": fitted.foretold_.description, "seconds": fitted.fit_seconds_}
+            run, lambda fitted: {"description": fitted.effect_.description, "seconds": fitted.fit_seconds_}
         )
 
     @app.post("/api/effects/stop")

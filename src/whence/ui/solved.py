@@ -7,7 +7,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
-from whence.attribution.explaining import Explaining
+from torch import Tensor
+
+from whence.attribution.base import Attributor
 from whence.audit import WrongLabels, wrong_labels
 from whence.errors import InvalidInputError
 from whence.explanation.wording import Question
@@ -83,9 +85,25 @@ class Solved:
         self._path: dict[float, DualDA] = {}
         self._locks = {name: threading.Lock() for name in ("path", "changed", "stability")}
         self._changed: tuple[Any, DualDA] | None = None
-        self.effects: Background[Effects] = Background(lambda: project.with_effects(max_seconds).effects)
+        self._max_seconds = max_seconds
+        self.effects: Background[Effects] = Background(self._fit_effects)
+        self._effects_project: Project | None = None
         self.novelty: Background[Novelty] = Background(lambda: project.usualness)
         self.wrong_labels: Background[WrongLabels] = Background(self._rank)
+
+    def _fit_effects(self) -> Effects:
+        project = self.project.with_effects(self._max_seconds)
+        if project.has_tests:
+            _ = project.test_bank  # read here, so that no click runs the model for it
+        self._effects_project = project
+        effects: Effects = project.attributor
+        return effects
+
+    def test_features(self, method: Attributor, index: int) -> Tensor:
+        """Return features (1, d) of a test as a method reads them: the explainer, or its effects."""
+        project = self._effects_project if method.capabilities.effects else self.project
+        assert project is not None  # effects that are ready have one
+        return project.test_features([index])
 
     def Cs(self) -> list[float]:
         """The values of C that explanations can be asked for at, ascending; only of a DualDA."""
@@ -118,7 +136,7 @@ class Solved:
                 self._changed = asked, explainer
             return self._changed[1]
 
-    def answering(self, question: Question, C: float | None) -> Explaining:
+    def answering(self, question: Question, C: float | None) -> Attributor:
         """Return what answers a question: the explainer at a C, or effects, which have their own."""
         method, supported = self.project.attributor, self.project.attributor.capabilities
         if question not in (known := questions(self.project)):
@@ -129,7 +147,7 @@ class Solved:
             raise InvalidInputError(
                 f"'C' must be left out except for what a logit is made of by a DualDA. Got {C:g}."
             )
-        return cast(Explaining, method) if supported.members else self.effects.result()
+        return cast(Attributor, method) if supported.members else self.effects.result()
 
     @functools.cached_property
     def components(self) -> Concepts:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from whence.attribution.base import Attributor
 from whence.attribution.members import together
-from whence.attribution.pairs import PairAttributor
 from whence.data import TrainingSet
 from whence.features import FeatureBank, as_float32
 from whence.pages.pictures import as_small_view
@@ -43,7 +43,7 @@ class Tested:
         banks = [project.test_bank, *(project.bank_of(project.tests, member) for member in others)]
         return [self._outputs_of(*pair) for pair in zip((first, *others), banks, strict=True)]
 
-    def _outputs_of(self, member: PairAttributor, bank: FeatureBank) -> tuple[torch.Tensor, torch.Tensor]:
+    def _outputs_of(self, member: Attributor, bank: FeatureBank) -> tuple[torch.Tensor, torch.Tensor]:
         features = torch.from_numpy(np.array(as_float32(bank.features)))
         if bank.extractor.exact:
             return features, member.surrogate_.model_logits(features).double()
@@ -147,7 +147,7 @@ class Tested:
     @functools.cached_property
     def novel(self) -> Any:
         """Whether nothing like it is in the training set (M,)."""
-        return self.solved.novelty.result().of(self.features).strange
+        return self.solved.novelty.result().of(self.features).novel
 
     @functools.cached_property
     def certainty(self) -> Any:
@@ -233,5 +233,5 @@ def samples_of(project: Project, data: TrainingSet, indices: Sequence[int]) -> l
     """Return a project's tests or training samples as lists show them."""
     if not len(indices):
         return []
-    tokenizer = project.attributor.require_model().prepare.find_tokenizer()
+    tokenizer = project.attributor.fitted_.require_model().prepare.find_tokenizer()
     return [as_small_view(sample) for sample in as_samples(data.take(list(indices)), tokenizer)]

@@ -14,6 +14,7 @@ from whence.core.arrays import Ints
 from whence.data.items import split
 from whence.errors import InvalidInputError
 from whence.project import Project
+from whence.surrogate.identity import check_training
 from whence.ui.requests import Answer, WantedTraining
 from whence.ui.solved import Solved
 from whence.ui.tested import samples_of
@@ -31,11 +32,11 @@ class Trained:
     def samples(self, indices: Sequence[int]) -> list[Answer]:
         """Training samples for lists, which must be those that were fitted."""
         explainer = self.project.explainer
-        data, model = explainer.require_data(), explainer.require_model()
+        data, model = explainer.fitted_.require_data(), explainer.fitted_.require_model()
         for start in range(0, len(indices), explainer.batch_size):
             rows = list(indices[start : start + explainer.batch_size])
             features = model.read_batch(data.take(rows)).features
-            explainer.surrogate_.check_training(features.float().cpu().numpy(), np.asarray(rows), "data")
+            check_training(explainer.surrogate_, features.float().cpu().numpy(), np.asarray(rows), "data")
         return samples_of(self.project, data, indices)
 
     def rows(self, wanted: WantedTraining) -> Answer:
@@ -71,7 +72,7 @@ class Trained:
 
     def _containing(self, word: str, places: Ints) -> Any:
         """Which training samples (N,) at these places are texts that contain a word."""
-        data = self.project.explainer.require_data()
+        data = self.project.explainer.fitted_.require_data()
         matches = np.zeros(len(data), bool)
         for place in places.tolist():
             text = _text(split(data[place])[0])

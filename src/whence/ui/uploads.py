@@ -37,7 +37,7 @@ def text_input(explorer: Explorer, body: bytes) -> Any:
         raise InvalidInputError("A text must not be empty.")
     if len(text) > MOST_LETTERS:
         raise InvalidInputError(f"A text may have {MOST_LETTERS:,} characters. Got {len(text):,}; cut it.")
-    if explorer.project.attributor.require_model().prepare.preprocess is None:
+    if explorer.project.attributor.fitted_.require_model().prepare.preprocess is None:
         raise InvalidInputError(
             "A text needs the tokeniser that the explainer was fitted with. Fit with --preprocess."
         )
@@ -49,10 +49,10 @@ def image_input(explorer: Explorer, pixels: Any) -> Any:
     from PIL import Image
 
     explainer = explorer.project.attributor
-    if explainer.require_model().prepare.preprocess is not None:
+    if explainer.fitted_.require_model().prepare.preprocess is not None:
         return [Image.fromarray(pixels)]
     rows = np.linspace(0, explainer.n_train_ - 1, 16).astype(int).tolist()
-    like = np.asarray(explainer.require_data().take(rows), dtype=np.float32)
+    like = np.asarray(explainer.fitted_.require_data().take(rows), dtype=np.float32)
     if like.ndim != 4 or like.shape[1] not in (1, 3):
         raise InvalidInputError("A picture needs a model of pictures. This one's inputs have another shape.")
     if like.min() < 0 or (1 < like.max() < 32) or like.max() > 255:

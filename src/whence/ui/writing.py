@@ -65,7 +65,7 @@ class Writing:
     @property
     def corpus(self) -> Corpus:
         """What the model was tuned on."""
-        corpus = self.project.explainer.require_data().corpus
+        corpus = self.project.explainer.fitted_.require_data().corpus
         assert corpus is not None
         return corpus
 

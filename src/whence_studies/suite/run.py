@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from whence.attribution.surrogate_attributor import SurrogateAttributor
 
 from whence.core import contents, store
 from whence.core.arrays import Array
@@ -233,7 +232,7 @@ class _Runner:
         if case.method.tune and case.method.key not in self.chosen:
             raise WhenceError("its options could not be chosen")
         rows, fitted = [*metric.measure(case), *case.resources()], case.fitted
-        if isinstance(fitted, SurrogateAttributor) and fitted.kappa_ is not None:
+        if fitted.fitted_.surrogate is not None and fitted.kappa_ is not None:
             rows = [*rows, case.row(metric.name, "kappa", fitted.kappa_)]
         return rows
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from whence.attribution.surrogate_attributor import SurrogateAttributor
-from whence.surrogate.agreement import Faithfulness as Found
-
 from whence.methods import DualDA, Representer
 from whence.metrics import faithfulness
+from whence.surrogate.agreement import Faithfulness as Found
 from whence_studies.suite.metric import Case, Metric, Numbers, Row, register
 
 if TYPE_CHECKING:
@@ -59,8 +57,8 @@ class Faithfulness(Metric):
             features = own.read(scene.tests, fitted.batch_size).features.float().cpu().numpy()
         head = own.extractor.head()
         pair = head.weight, head.bias
-        if isinstance(fitted, SurrogateAttributor):  # which may read features at another length
-            whole = fitted.faithfulness_features(features)
+        if fitted.fitted_.surrogate is not None:  # which may read features at another length
+            whole = fitted.faithfulness(features=features)
         else:
             whole = faithfulness.surrogate_faithfulness(layer.coef_, pair, features)
         rows = self._rows(case.method.key, whole)

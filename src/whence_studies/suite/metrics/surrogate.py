@@ -40,7 +40,7 @@ class SurrogateFit(Metric):
         fitted, scene = case.attributor, case.scene
         assert isinstance(fitted, DualDA)
         known, unknown = (
-            fitted.predict_features(bank.features).cpu().numpy() for bank in (scene.bank, scene.bank_of_tests)
+            fitted.predict(features=bank.features).cpu().numpy() for bank in (scene.bank, scene.bank_of_tests)
         )
         values = {
             "C": fitted.C_,

@@ -1,4 +1,7 @@
-"""How a command ends, whatever it ends by: one line, one exit code, and no thread that holds it up."""
+"""What commands print, and how they end: one line for an error, one exit code, and no thread that hangs.
+
+Names of classes and files are printed so that they cannot control the terminal.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,25 @@ from typing import NoReturn
 
 import typer
 
-from whence.app.telling import say, warn
-from whence.core.display import plain_line
+from whence.core.display import plain, plain_line
 from whence.errors import WhenceError
 
 _state = {"debug": False, "interrupted": False}
+
+
+def say(text: object, err: bool = False) -> None:
+    """Print a text, to the standard error stream where ``err`` is set."""
+    typer.echo(plain(str(text)), err=err)
+
+
+def show_progress() -> bool:
+    """Return whether long steps show their progress: where a user watches."""
+    return sys.stderr.isatty()
+
+
+def show_tracebacks(wanted: bool) -> None:
+    """Let errors show where they come from."""
+    _state["debug"] = wanted
 
 
 class _Interrupted(SystemExit):
@@ -36,17 +53,17 @@ def run(app: typer.Typer) -> NoReturn:
     code 130. With --debug an error shows where it comes from. A warning is one line too.
     """
     signal.signal(signal.SIGINT, _interrupt)
-    warnings.showwarning = warn
+    warnings.showwarning = _warn
     try:
         code = app(standalone_mode=False)
     except BaseException as error:
-        _leave(_told(error, app))
+        _leave(_report(error, app))
     sys.exit(code)
 
 
-def show_errors_whole(wanted: bool) -> None:
-    """Let errors show where they come from."""
-    _state["debug"] = wanted
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a warning without the line of code that it comes from, as ``warnings.showwarning``."""
+    say(f"Warning: {plain_line(str(message))}", err=True)
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
@@ -55,7 +72,7 @@ def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
-    """End the process, whatever threads still compute: Python's own end aborts inside of torch's code."""
+    """End the process, whatever threads still compute: Python's own exit aborts inside torch's code."""
     if threading.active_count() > 1:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -63,8 +80,8 @@ def _leave(code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _told(error: BaseException, app: typer.Typer) -> int:
-    """Say what ended a command, and give its exit code."""
+def _report(error: BaseException, app: typer.Typer) -> int:
+    """Print what ended a command, and return its exit code."""
     if _state["interrupted"]:  # whatever an interrupt became on its way up
         say("Interrupted.", err=True)
         return 130
@@ -73,10 +90,10 @@ def _told(error: BaseException, app: typer.Typer) -> int:
     if _state["debug"]:
         traceback.print_exception(error)
         return 1
-    if hasattr(error, "show"):  # typer's own word on a command line that it does not understand
-        told = io.StringIO()
-        error.show(told)
-        say(told.getvalue().rstrip(), err=True)
+    if hasattr(error, "show"):  # typer's own message for a command line that it does not understand
+        message = io.StringIO()
+        error.show(message)
+        say(message.getvalue().rstrip(), err=True)
         return 2
     mistake = isinstance(error, WhenceError)
     other = f"{type(error).__name__}: {error} (whence --debug … shows where)"
@@ -86,7 +103,7 @@ def _told(error: BaseException, app: typer.Typer) -> int:
 
 
 def _with_options(text: str, app: typer.Typer) -> str:
-    """Name options in a message as they are given here: on_error="skip" as --on-error skip."""
+    """Replace arguments in a message by the options of the command line: on_error="skip", --on-error skip."""
     options = {
         parameter.name: parameter.opts[-1]
         for command in typer.main.get_command(app).commands.values()  # type: ignore[attr-defined]

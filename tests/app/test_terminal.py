@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.helpers.commands import whole
+from tests.helpers.commands import FIT, whole
 
 
 def command(place: Path, *arguments: str, group: bool = False) -> subprocess.Popen[str]:
@@ -54,9 +54,6 @@ def test_a_mistake_is_exit_code_2(place: Path) -> None:
     assert process.returncode == 2
     assert out == ""
     assert re.fullmatch(r"Error: --dtype must be one of .float32., .float16.\. Got 'int8'\.\n", err)
-
-
-FIT = ("fit", "--model", "my_module:build", "--data", "my_module:train")
 
 
 def test_hints_name_the_options_of_the_command_line(place: Path) -> None:

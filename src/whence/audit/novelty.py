@@ -1,4 +1,4 @@
-"""Strange samples: tests that nothing in the training set is like, by the distance to their neighbours."""
+"""Novel inputs: tests that nothing in the training set is like, by the distance to their neighbours."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from whence.attribution.pairs import PairAttributor
-from whence.audit.access import features_of
+from whence.audit.access import capabilities_of, features_of, plain, unsupported
 from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.display import Columns, counted, displayed
-from whence.errors import InvalidInputError
+from whence.features import Novelty
 from whence.pages.style import percent
 
 
 @displayed("distances", "threshold", "quantile", rows="columns")
 @dataclass(frozen=True, eq=False)
-class StrangeSamples:
+class NovelInputs:
     """How far tests are from the training set.
 
     Attributes
     ----------
     distances : (B,) to the k-th neighbour, of features of unit length: from 0, the same direction, to 2
-    strange : (B,) whether that is beyond the threshold: nothing like it was in the training set
+    novel : (B,) whether that is beyond the threshold: nothing like it was in the training set
     threshold : what a share of training samples stays below, each without itself
     quantile : that share
     neighbours : (B, k) int64, the nearest training samples, nearest first
@@ -31,49 +30,38 @@ class StrangeSamples:
     """
 
     distances: Doubles
-    strange: Mask
+    novel: Mask
     threshold: float
     quantile: float
     neighbours: Ints
     shares: Doubles
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything in plain types that JSON takes."""
-        return {
-            "threshold": self.threshold,
-            "quantile": self.quantile,
-            "tests": [
-                {
-                    "test": i,
-                    "distance": float(self.distances[i]),
-                    "share": float(self.shares[i]),
-                    "strange": bool(self.strange[i]),
-                    "neighbours": self.neighbours[i].tolist(),
-                }
-                for i in range(len(self.distances))
-            ],
-        }
+        """Return everything in plain types that JSON takes."""
+        names = {"distances": "distance", "shares": "share", "novel": "novel", "neighbours": "neighbours"}
+        columns = zip(*(plain(getattr(self, name)) for name in names), strict=True)
+        tests = [{"test": i} | dict(zip(names.values(), row, strict=True)) for i, row in enumerate(columns)]
+        return {"threshold": self.threshold, "quantile": self.quantile, "tests": tests}
 
     def columns(self) -> Columns:
-        """Return the list as columns of plain values, the strangest test first."""
+        """Return the list as columns of plain values, the most novel test first."""
         order = np.argsort(-self.distances, kind="stable")
         return {
             "test": order.tolist(),
             "distance": self.distances[order].tolist(),
-            "strange": self.strange[order].tolist(),
+            "novel": self.novel[order].tolist(),
             "neighbours": self.neighbours[order].tolist(),
         }
 
     def __str__(self) -> str:
-        order = np.argsort(-self.distances, kind="stable")[: max(10, int(self.strange.sum()))]
+        n_novel = int(self.novel.sum())
         lines = [
-            f"{counted(int(self.strange.sum()), 'test')} of {len(self.distances):,} further from the "
-            f"training set than {self.quantile:.0%} of its own samples are from the others "
-            f"({self.threshold:.3f}):"
+            f"{counted(n_novel, 'test')} of {len(self.distances):,} further from the training set than "
+            f"{self.quantile:.0%} of its own samples are from the others ({self.threshold:.3f}):"
         ]
-        for i in order.tolist():
+        for i in np.argsort(-self.distances, kind="stable")[: max(10, n_novel)].tolist():
             near = ", ".join(map(str, self.neighbours[i, :5].tolist()))
-            mark = "  nothing like this was in the training set" if self.strange[i] else ""
+            mark = "  nothing like this was in the training set" if self.novel[i] else ""
             lines.append(
                 f"  {self.distances[i]:.3f}, beyond {percent(self.shares[i])}  test {i}, nearest to training "
                 f"samples {near}{mark}"
@@ -81,7 +69,7 @@ class StrangeSamples:
         return "\n".join(lines)
 
 
-def strange(
+def novel_inputs(
     explainer: Any,
     x: Any = None,
     *,
@@ -89,11 +77,11 @@ def strange(
     training: Any = None,
     k: int = 5,
     quantile: float = 0.99,
-) -> StrangeSamples:
-    """Return how like the training set tests are, and which of them are like nothing in it.
+) -> NovelInputs:
+    """Find tests that nothing in the training set is like, and how typical the others are.
 
     Features are brought to unit length, and the distance to the k-th nearest training sample is compared with
-    that of training samples to the others: a test beyond what ``quantile`` of these have is strange.
+    that of training samples to the others: a test beyond what ``quantile`` of these have is novel.
 
     Parameters
     ----------
@@ -108,7 +96,7 @@ def strange(
     k
         Neighbours that must be near.
     quantile
-        The share of training samples that count as usual.
+        The share of training samples that count as typical.
 
     Examples
     --------
@@ -118,16 +106,14 @@ def strange(
     >>> bank = whence.features.FeatureBank.of(X, np.arange(60) % 3)
     >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(features=bank)
     >>> tests = np.array([[1, 0.05, 0.05], [-1.0, -1.0, -1.0]])
-    >>> whence.audit.strange(explainer, features=tests, training=bank).strange.tolist()
+    >>> whence.audit.novel_inputs(explainer, features=tests, training=bank).novel.tolist()
     [False, True]
     """
-    if not isinstance(explainer, PairAttributor):
-        raise InvalidInputError(
-            f"'explainer' must be a fitted DualDA, or another that explains by features. "
-            f"Got {type(explainer).__name__}."
-        )
+    can = capabilities_of(explainer)
+    if can.members or not can.explains:
+        raise unsupported(explainer, "a fitted DualDA, or another that explains by features")
     _, tests = features_of(explainer, x, features)
-    usualness = explainer.usualness(training, k=k, quantile=quantile)
-    found = [usualness.of(part) for part, _ in tests]
-    distances, shares, strange, near = (np.concatenate(each) for each in zip(*found, strict=True))
-    return StrangeSamples(distances[:, -1], strange, usualness.threshold, usualness.quantile, near, shares)
+    typical: Novelty = explainer.usualness(training, k=k, quantile=quantile)
+    parts = [typical.of(part) for part, _ in tests]
+    distances, shares, novel, near = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return NovelInputs(distances[:, -1], novel, typical.threshold, typical.quantile, near, shares)

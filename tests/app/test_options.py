@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 from pathlib import Path
@@ -10,8 +11,11 @@ import pytest
 
 from tests.helpers.commands import NAMED, mistake, run, whole
 from whence import engine
-from whence.app.opening import engine_at
+from whence.app.options import Fit, engine_at
+from whence.attribution.base import Attributor
 from whence.engine import Local
+from whence.methods import DualDA
+from whence.project import READING
 from whence_studies.suite import results
 
 PROTOCOL = """
@@ -85,8 +89,6 @@ def test_a_wrong_engine_is_told_before_any_work(place: Path) -> None:
         mistake("evaluate", "--engine", "processes:0", "--dry-run")
     )
     assert "must name a module" in str(mistake("audit", "x.whence", "--engine", "nowhere:Engine"))
-    for command in ("fit", "evaluate", "audit", "attribute", "explain", "report", "serve"):
-        assert "--engine" in run(command, "--help").stdout
 
 
 def test_an_address_is_that_of_a_ray_cluster(place: Path) -> None:
@@ -95,3 +97,14 @@ def test_an_address_is_that_of_a_ray_cluster(place: Path) -> None:
     said = whole("evaluate", "--engine", "processes", "--address", "auto")
     assert said.returncode == 2
     assert said.stderr == "Error: --address must come with --engine ray. Got the engine processes.\n"
+
+
+def test_options_of_a_fit_have_the_defaults_of_the_library() -> None:
+    methods = [
+        *inspect.signature(DualDA).parameters.values(),
+        *inspect.signature(Attributor.fit).parameters.values(),
+    ]
+    defaults = {parameter.name: parameter.default for parameter in methods}
+    for name in {*READING, *Fit.HYPERPARAMETERS, "layer", "device"} - {"cache_dir"}:
+        assert getattr(Fit, name) == defaults[name], name
+    assert set(READING) == {"cache_dir", "dtype", "autocast", "num_workers", "on_error"}
