@@ -147,7 +147,7 @@ def test_a_share_of_the_places_stays_by_their_losses() -> None:
 @pytest.mark.parametrize(
     ("losses", "share", "words"),
     [
-        (np.zeros(3), 0.5, r"one number per sample, shape \(12,\)\. Got shape \(3,\)"),
+        (np.zeros(3), 0.5, r"one number per sample, shape \(12,\)\. Got \(3,\)"),
         (np.full(12, np.nan), 0.5, "'losses' must be finite. Got nan at"),
         (np.zeros(12), 0.0, "'share'"),
         (np.zeros(12), 1.5, "'share'"),

@@ -30,7 +30,7 @@ def test_the_largest_output_is_explained_unless_a_target_is_given() -> None:
     [
         (3, r"'truth' must lie in \[0, 3\), the model's classes. Got 3 for test 0"),
         ([0, -1], "Got -1 for test 1"),
-        ([0, 1, 2], r"one of the model's classes, or one per test, shape \(2,\). Got shape \(3,\)"),
+        ([0, 1, 2], r"one of the model's classes, or one per test, shape \(2,\). Got \(3,\)"),
         ("shirt", "they have no names"),
         (0.5, "of dtype float64"),
     ],

@@ -138,7 +138,7 @@ def check_shape(name: str, array: Any, shape: tuple[int | None, ...], rule: str 
     pairs = zip(given, shape, strict=False)
     if len(given) != len(shape) or not all(m == n or (n is None and m > 0) for m, n in pairs):
         wanted = ", ".join("any" if n is None else str(n) for n in shape) + "," * (len(shape) == 1)
-        raise InvalidInputError(f"'{name}' must {rule}shape ({wanted}). Got shape {given}.")
+        raise InvalidInputError(f"'{name}' must {rule}shape ({wanted}). Got {given}.")
 
 
 def check_finite(name: str, array: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from whence.core import contents
 from whence.core.checks import shown
@@ -19,12 +19,12 @@ def as_task(task: Any) -> Task | None:
         task = TASKS.get(task, "task")
     if is_task_class(task):
         task = task()
-    if task is not None and not isinstance(task, Task):
+    if task is not None and not is_task_class(type(task)):
         raise InvalidInputError(
             "'task' must be None, to find it by the labels, a name such as \"regression\", or a task such as "
             f"whence.tasks.Classes(). Got {shown(task)}."
         )
-    return task
+    return cast(Task | None, task)
 
 
 def find_task(labels: Any) -> Task:
