@@ -18,11 +18,11 @@ import whence
 from tests.audit.cases import dualda
 from tests.helpers.oracle import qp
 from whence import audit
+from whence.attribution.training_features import training_features
 from whence.audit.heldout import Listed, calibrated, folds, held_out_scores
 from whence.audit.labels import nearest
 from whence.errors import InvalidInputError, NotFittedError, UnsupportedError
 from whence.features import extract
-from whence.attribution.training_features import training_features
 from whence.tasks import Classes
 
 K, D, N = 4, 6, 120

@@ -244,7 +244,11 @@ def by_hand(tokeniser: Any) -> torch.Tensor:
     """Scores of the first texts, of features that were computed without any of the objects under test."""
     features = features_by_hand(bert(), tokeniser)
     bank = whence.features.FeatureBank.of(features, LABELS, head=head_of(bert()))
-    return whence.DualDA(C=0.1, show_progress=False).fit(features=bank).attribute(features=features[:4], target=2)
+    return (
+        whence.DualDA(C=0.1, show_progress=False)
+        .fit(features=bank)
+        .attribute(features=features[:4], target=2)
+    )
 
 
 def head_of(model: Any) -> tuple[Any, Any]:

@@ -37,7 +37,7 @@ def _strongest(project: Project, tests: str, k: int, target: str | None) -> list
     task, effect = attributor.task_, getattr(attributor, "effect_", None)
     wanted = as_class(target, task)
     top, predicted = project.top_k(chosen, k, wanted)
-    spread, typicality = project.spread(chosen, wanted), project.typicality(chosen)
+    spread, typical = project.spread(chosen, wanted), project.typicality(chosen)
     truths = project.test_bank.labels[chosen]
     changed = None if effect is None else "prediction" if task.label_kind == "number" else effect.output
 
@@ -59,8 +59,8 @@ def _strongest(project: Project, tests: str, k: int, target: str | None) -> list
             "sides": MADE_OF[task.label_kind].side,
             "effect_on": changed,
             "typicality": None
-            if typicality is None
-            else {"heading": typicality[b].heading, "detail": typicality[b].detail, **typicality[b].to_dict()},
+            if typical is None
+            else {"heading": typical[b].heading, "detail": typical[b].detail, **typical[b].to_dict()},
             "proponents": side(top.proponents, b),
             "opponents": side(top.opponents, b),
         }
@@ -70,7 +70,7 @@ def _strongest(project: Project, tests: str, k: int, target: str | None) -> list
 
 def _in_words(test: dict[str, Any]) -> str:
     """Write the scores of a test for reading. A positive score supports the target, or raises its output."""
-    target, output, typicality = plain_line(test["target"]), test["effect_on"], test["typicality"]
+    target, output, typical = plain_line(test["target"]), test["effect_on"], test["typicality"]
     of = f"the {OUTPUTS[output]} of " if output in OUTPUTS else ""  # a number is changed itself
     about = (
         f"{test['sides'][0]} (+) and {test['sides'][1].split()[-1]} (−) {target}"
@@ -83,9 +83,10 @@ def _in_words(test: dict[str, Any]) -> str:
         spread = f" ± {sample['spread']:<8.2g}" if "spread" in sample else ""
         name = f"training sample {sample['index']}, {plain_line(sample['class'])}"
         lines.append(f"  {signed(sample['score']):>10}{spread}  {name}")
-    if typicality is not None:
-        near = ", ".join(f"{one['index']} ({plain_line(one['label_text'])})" for one in typicality["neighbours"])
-        lines += [f"  {typicality['heading']}: {typicality['detail']}.", f"  Nearest to training samples {near}."]
+    if typical is not None:
+        labels = ((one["index"], plain_line(one["label_text"])) for one in typical["neighbours"])
+        near = ", ".join(f"{index} ({label})" for index, label in labels)
+        lines += [f"  {typical['heading']}: {typical['detail']}.", f"  Nearest to training samples {near}."]
     return "\n".join(lines)
 
 

@@ -64,8 +64,9 @@ def features_of(explainer: Any, x: Any, features: Any) -> tuple[int, Iterator[tu
         raise InvalidInputError("Either 'x' or 'features' must be given, and not both.")
     size = explainer.batch_size
     if features is None:
-        reads = explainer.fitted_.require_model().reads(x, size)
-        return check_batch(x), ((explainer.fitted_.check_features(one.features, "x"), one.logits) for one in reads)
+        fitted = explainer.fitted_
+        reads = fitted.require_model().reads(x, size)
+        return check_batch(x), ((fitted.check_features(one.features, "x"), one.logits) for one in reads)
     rows = to_array("features", features)
     count = len(rows) if rows.ndim else 0
     if not count:

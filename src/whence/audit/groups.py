@@ -83,7 +83,7 @@ def group_attribution(
     >>> bank = whence.features.FeatureBank.of(f, y)
     >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(features=bank)
     >>> group = group_attribution(explainer, features=np.eye(3))
-    >>> bool(np.allclose(group.mean, explainer.attribute_features(np.eye(3)).mean(0)))
+    >>> bool(np.allclose(group.mean, explainer.attribute(features=np.eye(3)).mean(0)))
     True
     """
     surrogate = surrogate_of(explainer)

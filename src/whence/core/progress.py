@@ -89,7 +89,7 @@ def watched(
 
 @contextmanager
 def gap_bar(tol: float, show: bool) -> Iterator[Callable[[float, float], None]]:
-    """Show how many decades of the duality gap from 1 to ``tol`` are done; yields a callback (seconds, gap)."""
+    """Show how many decades of the gap from 1 to ``tol`` are done; yields a callback (seconds, gap)."""
     from tqdm.auto import tqdm  # which takes a while to import
 
     decades = max(-math.log10(tol), 1e-9) if tol > 0 else 16.0

@@ -81,7 +81,7 @@ class FeatureBank:
         >>> import numpy as np, whence
         >>> bank = whence.features.FeatureBank.of(np.eye(3), np.arange(3))
         >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(features=bank)
-        >>> explainer.attribute_features(np.eye(3)).shape
+        >>> explainer.attribute(features=np.eye(3)).shape
         torch.Size([3, 3])
         """
         last: Any = head if head is None or not isinstance(head, tuple | list) else tuple(head)

@@ -115,7 +115,9 @@ class Configuration:
         unnamed = {key: name for key, name in foreign.items() if not names.get(key)}
         if unnamed and not trust:
             origins = ", ".join(
-                f"{key} {part} ({find_origin(part)})" for key, name in unnamed.items() for part in name.split("+")
+                f"{key} {part} ({find_origin(part)})"
+                for key, name in unnamed.items()
+                for part in name.split("+")
             )
             wanted = " ".join(f"--{key} {shlex.quote(name)}" for key, name in unnamed.items())
             raise InvalidInputError(
@@ -216,7 +218,7 @@ class Configuration:
         return as_training_set(
             data,
             batch_size,
-            task=task or task_of_labels,
+            task=task,
             names=class_names(first),
             preprocess=self.load_preprocess(),
             tokenizer=self.load_tokenizer(),

@@ -214,10 +214,16 @@ class Project:
         method, task = self.attributor, self.attributor.task_
         if method.capabilities.dual:
             features = self.test_features(indices)
-            logits, top = method.surrogate_.model_logits(features), method.top_k(features=features, k=k, target=target)
+            logits, top = (
+                method.surrogate_.model_logits(features),
+                method.top_k(features=features, k=k, target=target),
+            )
         else:
             x = self.tests.take(self.read_tests(indices))
-            logits, top = method.fitted_.require_model().read(x, method.batch_size).logits, method.top_k(x, k, target)
+            logits, top = (
+                method.fitted_.require_model().read(x, method.batch_size).logits,
+                method.top_k(x, k, target),
+            )
         return top, list(map(task.label_text, task.predict(logits).cpu().numpy()))
 
     def spread(self, indices: list[int], target: int | None) -> Tensor | None:
