@@ -140,12 +140,12 @@ class Extractor:
             self._refuse(int(wrong[best].int().argmax()), head, logits)
         return self._joined(before, head.features), self._whole(logits.detach())
 
-    def _misranked(self, found: HeadInputs, logits: Tensor) -> Tensor:
+    def _misranked(self, head: HeadInputs, logits: Tensor) -> Tensor:
         """Mark the samples (B,) for which the model's output decides otherwise than the layer."""
         if not self.paired:
-            return heads.misranked(found, logits)
+            return heads.misranked(head, logits)
         # One output that is not the logit itself can be but the probability that it stands for.
-        apart = (logits.detach() - found.logits.sigmoid()).abs() > 1e-3
+        apart = (logits.detach() - head.logits.sigmoid()).abs() > 1e-3
         return apart[:, 0]
 
     def _whole(self, logits: Tensor) -> Tensor:
@@ -187,7 +187,7 @@ class Extractor:
                 self.operations = frozenset(watch.names)
             shared = _shared(calls, self.layer)
             tries = [(heads.joint_inputs(shared, logits), logits) for logits in outputs]
-        passes = [(found, logits) for found, logits in tries if found is not None]
+        passes = [(head, logits) for head, logits in tries if head is not None]
         if not passes:
             shape = tuple(shared[0][1].output.shape)
             raise ModelError(
@@ -203,8 +203,8 @@ class Extractor:
             )
         return shared, passes, before
 
-    def _refuse(self, row: int, found: HeadInputs, logits: Tensor) -> None:
-        ours, theirs = found.logits[row], logits[row].detach()
+    def _refuse(self, row: int, head: HeadInputs, logits: Tensor) -> None:
+        ours, theirs = head.logits[row], logits[row].detach()
         if self.paired and not self.exact:
             ours = ours.sigmoid()
         what = f"the model puts class {int(theirs.argmax())} first, the layer class {int(ours.argmax())}"
@@ -270,20 +270,20 @@ def _check_same(a: Tensor, b: Tensor, tolerance: float, when: str, why: str) -> 
 
 def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> str:
     """Name the one layer that made an output, or raise."""
-    found: dict[str, tuple[int, ...]] = {}
+    shapes_of: dict[str, tuple[int, ...]] = {}
     for logits in outputs:
         # Backwards: where an identity repeats its input or a wrapper its content, the later call is the head.
         name = next((call.name for call in reversed(calls) if heads.made_by([(1.0, call)], logits)), None)
         if name is not None:
-            found.setdefault(name, tuple(logits.shape))
-    if len(found) == 1:
-        (name,) = found
+            shapes_of.setdefault(name, tuple(logits.shape))
+    if len(shapes_of) == 1:
+        (name,) = shapes_of
         _single_call([call for call in calls if call.name == name], name)
         return name
-    if not found and (joint := next(filter(None, (heads.sum_of(calls, each) for each in outputs)), None)):
+    if not shapes_of and (joint := next(filter(None, (heads.sum_of(calls, each) for each in outputs)), None)):
         return joint
-    if found:
-        several = ", ".join(f"{name!r} made {shape}" for name, shape in found.items())
+    if shapes_of:
+        several = ", ".join(f"{name!r} made {shape}" for name, shape in shapes_of.items())
         raise ModelError(
             f"The model returns the outputs of several linear layers: {several}. "
             "Pass the name of the one that makes the logits as 'layer'."
@@ -301,8 +301,8 @@ def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn
 def _check_ranks(layer: str, shared: Shared, outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> None:
     """Raise unless the layer puts the same class first as one of the outputs."""
     for output in outputs:
-        found = heads.joint_inputs(shared, output)
-        if found is not None and not heads.misranked(found, output).any():
+        head = heads.joint_inputs(shared, output)
+        if head is not None and not heads.misranked(head, output).any():
             return
     shapes = " or ".join(str(tuple(output.shape)) for output in outputs)
     raise ModelError(

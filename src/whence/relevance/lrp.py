@@ -43,7 +43,7 @@ class Flow:
         """Return the relevance of each input, see ``Pass.maps``."""
         coefficients = _check_relevance("coefficients", coefficients, self._features)
         with torch.inference_mode(False):
-            found = torch.autograd.grad(
+            gradients = torch.autograd.grad(
                 self._features,
                 self.ends,
                 coefficients.to(self._features),
@@ -51,7 +51,7 @@ class Flow:
                 allow_unused=True,
                 is_grads_batched=coefficients.ndim == 3,
             )
-        received = {id(end): c for end, c in zip(self.ends, found, strict=True) if c is not None}
+        received = {id(end): c for end, c in zip(self.ends, gradients, strict=True) if c is not None}
         maps = {}
         for name, source in self._sources.items():
             like = source.leaf.detach()
@@ -72,12 +72,8 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | Rule | None = 
     ----------
     extractor
         A model, split at its head.
-    inputs
-        A batch of the model's inputs.
-    rules
-        ``"epsilon_plus_flat"``, ``"attn_lrp"``, ``"attn_lrp_cp"``, ``"epsilon"``, ``module:name``, ``Rules``,
-        or the rule of all layers. None looks at what the model does: attention takes attn_lrp_cp,
-        convolutions epsilon_plus_flat, others epsilon.
+    inputs, rules
+        As for ``lrp``.
     """
     check_is("extractor", extractor, Extractor, "a whence.model.Extractor, a model split at its head")
     check_batch(inputs, "inputs")
@@ -136,8 +132,8 @@ def lrp(
     Returns
     -------
     Tensor of the input's shape, of tokens (B, T), with m in front where it was given; a dict of them by name
-    for a model with several inputs. Positive values speak for what the relevance is of, negative against.
-    Their sum is the features' relevance, less what biases and stabilisers take.
+    for a model with several inputs. Positive values support what the relevance is of, negative ones
+    contradict it. Their sum is the features' relevance, less what biases and stabilisers take.
 
     Examples
     --------

@@ -67,7 +67,7 @@ _TABLE: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": operations.attention,
 }
 
-# Functions whose output has at each place a function of the input at that place, beside activations.
+# Functions whose output has at each place a function of the input at that place, besides activations.
 _ELEMENTWISE = "add sub rsub mul div neg abs pow relu leaky_relu prelu dropout alpha_dropout feature_dropout"
 # Functions that put the values of their first argument elsewhere.
 _STRUCTURAL = (
@@ -81,7 +81,7 @@ _IS_STRUCTURAL = set(_STRUCTURAL.split())
 
 @dataclass(frozen=True)
 class Tag:
-    """What is known of a tensor that carries relevance, beside its values.
+    """What is known of a tensor that carries relevance, besides its values.
 
     Attributes
     ----------
@@ -363,10 +363,10 @@ def _base_name(name: str) -> tuple[str, bool]:
 def _out_of_place(base: str, func: Any) -> Any:
     """Find the function that gives a new tensor instead of writing into its argument."""
     scopes = (Tensor, torch, torch._C._nn)
-    found = next((getattr(scope, base) for scope in scopes if hasattr(scope, base)), None)
-    if found is None:
+    function = next((getattr(scope, base) for scope in scopes if hasattr(scope, base)), None)
+    if function is None:
         raise ModelError(f"Relevance cannot follow {func.__name__}, which works in place. Use {base}.")
-    return found
+    return function
 
 
 @cache
