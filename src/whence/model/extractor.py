@@ -125,9 +125,12 @@ class Extractor:
                 features, logits = self.follow(inputs)
         return Pass(inputs, features.detach(), logits)
 
-    def follow(self, inputs: Any) -> tuple[Tensor, Tensor]:
-        """Run the model as ``forward`` does; return checked features and the model's output (B, K)."""
-        shared, passes, before = self._passes(inputs)
+    def follow(self, inputs: Any, mode: HeadMode | None = None) -> tuple[Tensor, Tensor]:
+        """Run the model as ``forward`` does; return checked features and the model's output (B, K).
+
+        A ``mode`` sees the functions that the model calls, and knows which come before its head.
+        """
+        shared, passes, before = self._passes(inputs, mode)
         with torch.no_grad():
             wrong = [heads.differing(shared, head, logits) for head, logits in passes]
             if self.exact is None:
@@ -170,21 +173,24 @@ class Extractor:
         """Return the layers that the head is made of, with their shares."""
         return [(share, self.model.get_submodule(name)) for share, name in heads.terms(self.layer)]
 
-    def _passes(self, inputs: Any) -> tuple[Shared, list[tuple[HeadInputs, Tensor]], Mapping[str, Tensor]]:
+    def _passes(
+        self, inputs: Any, mode: HeadMode | None = None
+    ) -> tuple[Shared, list[tuple[HeadInputs, Tensor]], Mapping[str, Tensor]]:
         """Run the model once: the head's calls, what they gave each output that may be the logits, others.
 
         These are the vectors of the layers before it, where features come from several.
         """
         layers = {name: self.model.get_submodule(name) for _, name in heads.terms(self.layer)}
         reading: Any = nullcontext({}) if self.layers is None else self.layers.reading(self.model, inputs)
-        watch: Any = nullcontext()
+        if mode is None and self.operations is None:
+            mode = _Watch()
         with eagerly(self.model), reading as before, heads.recording(layers) as calls:
-            if self.operations is None:
-                watch = _Watch(lambda: len(calls) < len(layers))
-            with watch:
+            if mode is not None:
+                mode.before_head = lambda: len(calls) < len(layers)
+            with mode or nullcontext():
                 outputs = logits_in(run(self.model, inputs), n_rows(inputs))
-            if self.operations is None:
-                self.operations = frozenset(watch.names)
+            if isinstance(mode, _Watch):
+                self.operations = frozenset(mode.names)
             shared = _shared(calls, self.layer)
             tries = [(heads.joint_inputs(shared, logits), logits) for logits in outputs]
         passes = [(head, logits) for head, logits in tries if head is not None]
@@ -225,15 +231,21 @@ class Extractor:
         return head if self.layers is None else self.layers.head(head)
 
 
-class _Watch(TorchFunctionMode):
-    """Collects the names of the torch functions that are called while a condition holds."""
+class HeadMode(TorchFunctionMode):
+    """A mode in which a model runs; ``before_head`` is whether the head has still to run."""
 
-    def __init__(self, holds: Callable[[], bool]) -> None:
+    before_head: Callable[[], bool]
+
+
+class _Watch(HeadMode):
+    """Collects the names of the torch functions that are called up to the head."""
+
+    def __init__(self) -> None:
         super().__init__()
-        self.holds, self.names = holds, set[str]()
+        self.names: set[str] = set()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self.holds():
+        if self.before_head():
             self.names.add(getattr(func, "__name__", ""))
         return func(*args, **(kwargs or {}))
 

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
-from torch.overrides import TorchFunctionMode
 
 from whence.errors import InvalidInputError, ModelError
+from whence.model.extractor import HeadMode
 from whence.relevance import layers, operations
 from whence.relevance.graph import Node, nodes_between
 from whence.relevance.presets import Rules
@@ -116,7 +116,7 @@ class Source:
     is_embedding: bool
 
 
-class Propagation(TorchFunctionMode):
+class Propagation(HeadMode):
     """While it is active, every function on a tensor that carries relevance goes by its rule.
 
     The mode is the thread's own, the parameters are replaced by constants in every call, and nothing of the
@@ -130,7 +130,6 @@ class Propagation(TorchFunctionMode):
         self.sources: dict[str, Source] = {}
         self.nodes: set[Node] = set()  # approved though they are not linear
         self.used: set[str | type] = set()  # layers and operations whose own rules were needed
-        self.past_head = False  # the features are there; what comes after them is none of its business
         # By identity, with the parameter itself, lest another takes its place in memory.
         self._constants: dict[int, tuple[Tensor, Tensor]] = {}
         # Not by getattr: a parametrised weight is computed on access, which may change the model.
@@ -158,7 +157,7 @@ class Propagation(TorchFunctionMode):
         """Call a function by its rule."""
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        if self.past_head or name in _UNTOUCHED:
+        if not self.before_head() or name in _UNTOUCHED:  # after the head no rules are needed
             return func(*args, **kwargs)
         args = mapped(self._plain, args)
         kwargs = {key: mapped(self._plain, value) for key, value in kwargs.items()}
