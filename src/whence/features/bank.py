@@ -69,7 +69,7 @@ class FeatureBank:
             model's class; without it DualDA takes its surrogate's, and other methods cannot be fitted.
         task
             What the labels are, see ``whence.tasks``; None takes them for classes, whose number the head or
-            the labels show; use ``Classes(n)`` where some classes have no sample.
+            the labels tell; ``Classes(n)`` tells it where some classes have no sample.
 
         Examples
         --------

@@ -88,7 +88,7 @@ class BoundModel:
     def read(self, x: Any, batch_size: int) -> Pass:
         """Return the features and output for all inputs, without these; ``batches`` says what it takes."""
         parts = [(batch.features, batch.logits) for batch in self.reads(x, batch_size)]
-        features, logits = map(torch.cat, zip(*parts, strict=True))
+        features, logits = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
         return Pass(None, features, logits)
 
     def reads(self, x: Any, batch_size: int) -> Iterator[Pass]:
