@@ -125,7 +125,7 @@ def test_it_writes_the_token_of_the_largest_logit(model: Any) -> None:
         ({"task": "regression"}, "'task' must be left out where 'data' are documents"),
         ({"preprocess": str}, "'preprocess' must be left out"),
         ({"collate_fn": list}, "'collate_fn' must be left out"),
-        ({"tokenizer": copy.copy(tokenizer())}, "'tokenizer' must be left out beside a Corpus"),
+        ({"tokenizer": copy.copy(tokenizer())}, "'tokenizer' must be left out with a Corpus"),
     ],
 )
 def test_nothing_beside_documents_is_ignored(given: dict[str, Any], words: str) -> None:

@@ -54,7 +54,7 @@ def extract(
     """Collect the features and labels of every training sample.
 
     With a ``cache_dir`` the rows go to a file there as they come, a run that was killed resumes where it
-    was, and a later run with the same model, data and options takes the file as it is. Without one they are
+    was, and a later run with the same model, data and options reuses the file. Without one they are
     kept in memory, or in a temporary file when they would fill more than half of the free memory.
 
     Parameters
@@ -139,8 +139,8 @@ def extract(
 def _joined(samples: TrainingSet, banks: Sequence[FeatureBank]) -> FeatureBank:
     """Put the banks of the parts of a set together; the cache has one for each, so that only new ones run."""
     first, valid = banks[0], np.concatenate([bank.valid for bank in banks])
-    own = np.concatenate([bank.labels for bank in banks])
-    labels = own if samples.labels is None else samples.labels.copy()
+    of_parts = np.concatenate([bank.labels for bank in banks])
+    labels = of_parts if samples.labels is None else samples.labels.copy()
     labels[~valid] = first.task.blank(1)[0]
     features = stacked([bank.features for bank in banks])
     note = first.note

@@ -71,14 +71,14 @@ class Forward:
             features[read], labels[read] = self(batch), batch.labels
         return features, labels
 
-    def apart(self, now: Rows, before: Rows) -> float:
-        """Give how far two rows of features of a sample are apart, by their length; 0 if by rounding only."""
+    def difference(self, now: Rows, before: Rows) -> float:
+        """Return how far two rows of features of a sample differ, by their length; 0 if by rounding only."""
         a, b = now.astype(np.float64), before.astype(np.float64)
-        length, difference = (float(np.linalg.norm(row)) for row in (np.r_[a, b], a - b))
-        apart = difference / max(length, 1e-6)
+        length, distance = (float(np.linalg.norm(row)) for row in (np.r_[a, b], a - b))
+        difference = distance / max(length, 1e-6)
         # Batches of other sizes are added up in another order; in mixed precision that shows.
         rounding = 0.05 if self.autocast else 0.01 if self.dtype == np.float16 else 1e-3
-        return apart if apart > rounding else 0.0
+        return difference if difference > rounding else 0.0
 
     def probe(self, batch: Batch) -> None:
         """Raise ModelError unless a few samples have the same features again, and in another batch."""

@@ -32,7 +32,7 @@ from whence.features.forward import Forward
 from whence.features.rows import InFile, Rows, fits, full_disk, room_for
 
 CHECKPOINT_SECONDS = 1.0
-_AGAIN = 4  # random rows that are computed again before a bank is reused, beside the first
+_AGAIN = 4  # random rows that are computed again before a bank is reused, besides the first
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Job:
 
     @property
     def say(self) -> Say:
-        """Tells the user a line."""
+        """The function that shows the user a line."""
         return teller(self.show_progress)
 
     def uncached(self) -> tuple[Rows, Array]:
@@ -62,9 +62,9 @@ class Job:
         n, labels = len(self.samples), []
         with room_for(n, self.forward.dimension, self.forward.dtype) as features:
             self.say(self.needs(Path(tempfile.gettempdir()) if isinstance(features, InFile) else None))
-            for rows, some in self.rows():
+            for rows, batch_labels in self.rows():
                 features.append(rows)
-                labels.append(some)
+                labels.append(batch_labels)
             return features.whole(), np.concatenate(labels)
 
     def rows(self, start: int = 0) -> Iterator[tuple[Rows, Array]]:
@@ -78,7 +78,7 @@ class Job:
                 progress.tell("Features", start, n)
 
     def needs(self, folder: Path | None, start: int = 0) -> str:
-        """Say what the rows from ``start`` on need and what there is, or raise where the disk is too small.
+        """Describe what rows from ``start`` on need and what there is, or raise where the disk is too small.
 
         Parameters
         ----------
@@ -113,8 +113,8 @@ class Job:
         n, size = len(self.samples), self.samples.batch_size
         ranges = [(first, min(first + size, n)) for first in range(start, n, size)]
         piece = partial(_rows_of, self.samples, self.forward)
-        with closing(engine.ordered(piece, ranges)) as found:
-            yield from found
+        with closing(engine.ordered(piece, ranges)) as pieces:
+            yield from pieces
 
 
 def _rows_of(samples: TrainingSet, forward: Forward, places: tuple[int, int]) -> tuple[Rows, Array]:
@@ -124,7 +124,7 @@ def _rows_of(samples: TrainingSet, forward: Forward, places: tuple[int, int]) ->
 
 
 def teller(show: bool) -> Say:
-    """Return a function that prints a line beside the progress bars, or one that does nothing."""
+    """Return a function that prints a line above the progress bars, or one that does nothing."""
 
     def say(line: str) -> None:
         if show:
@@ -188,16 +188,18 @@ def _check_again(job: Job, folder: Folder) -> None:
             if not job.samples.read([index]).skipped:
                 raise StoreError(f"sample {index}, which was skipped, can be read now.")
         valid = np.flatnonzero(known)
-        some = np.random.default_rng().permutation(valid[1:])[:_AGAIN]
-        for index in sorted({*valid[:1].tolist(), *some.tolist()}):
+        drawn = np.random.default_rng().permutation(valid[1:])[:_AGAIN]
+        for index in sorted({*valid[:1].tolist(), *drawn.tolist()}):
             batch = job.samples.read([index])
             if batch.skipped:
                 raise StoreError(f"sample {index} cannot be read any more.")
             if not np.array_equal(batch.labels[0], labels[index]):
                 raise StoreError(f"the label of sample {index} is {batch.labels[0]}, was {labels[index]}.")
-            apart = job.forward.apart(job.forward(batch)[0], features[index])
-            if apart > 0:
-                raise StoreError(f"the features of sample {index} differ by {apart:.2g} of their length.")
+            difference = job.forward.difference(job.forward(batch)[0], features[index])
+            if difference > 0:
+                raise StoreError(
+                    f"the features of sample {index} differ by {difference:.2g} of their length."
+                )
     except BaseException:
         folder.close()
         raise

@@ -157,7 +157,7 @@ def taken(features: Rows, mask: Mask) -> Rows:
     """Return the rows where a mask (N,) is True: without a copy where that is all of them."""
     if mask.all():
         return features
-    parts = (block[some] for block, some in zip(blocks(features), blocks(mask, features), strict=True))
+    parts = (block[chosen] for block, chosen in zip(blocks(features), blocks(mask, features), strict=True))
     return together(parts, int(mask.sum()), features.shape[1], features.dtype)
 
 

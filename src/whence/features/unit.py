@@ -22,8 +22,8 @@ def lengths(features: Tensor) -> Tensor:
     # By the largest entry first: squares of very small or large ones would leave float64.
     largest = rows.abs().amax(1, keepdim=True)
     largest = largest.where(largest > 0, 1.0)
-    found: Tensor = largest * torch.linalg.vector_norm(rows / largest, dim=1, keepdim=True)
-    return found.where(found > 0, 1.0)
+    norms: Tensor = largest * torch.linalg.vector_norm(rows / largest, dim=1, keepdim=True)
+    return norms.where(norms > 0, 1.0)
 
 
 def at_unit_length(features: Tensor) -> Tensor:
@@ -39,5 +39,5 @@ def unit_rows(features: Rows) -> Rows:
 
 def row_lengths(features: Rows) -> Doubles:
     """Return the Euclidean length of each row, (N,); of a row of zeros 1."""
-    found = [lengths(torch.from_numpy(np.array(block))).numpy()[:, 0] for block in blocks(features)]
-    return np.concatenate(found) if found else np.zeros(0)
+    parts = [lengths(torch.from_numpy(np.array(block))).numpy()[:, 0] for block in blocks(features)]
+    return np.concatenate(parts) if parts else np.zeros(0)

@@ -129,10 +129,10 @@ class BoundModel:
 
     def check_unchanged(self) -> None:
         """Raise ModelError where the model has other weights, parts or settings than when it was fitted."""
-        model, own = self.extractor.model, self.extractor.notes or ()
+        model, written = self.extractor.model, self.extractor.notes or ()
         with one_at_a_time:  # gradients of a checkpoint lend the model other weights for a while
             seen, parts = store.glance(model), structure(model)
-            changed = store.differences(without(self._structure, own), without(parts, own))
+            changed = store.differences(without(self._structure, written), without(parts, written))
             if not changed and seen != self._glance:
                 changed = store.differences(*comparable(self.fingerprint, _fingerprint(self.extractor)))
         if changed:

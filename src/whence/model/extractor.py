@@ -125,9 +125,12 @@ class Extractor:
                 features, logits = self.follow(inputs)
         return Pass(inputs, features.detach(), logits)
 
-    def follow(self, inputs: Any) -> tuple[Tensor, Tensor]:
-        """Run the model as ``forward`` does; return checked features and the model's output (B, K)."""
-        shared, passes, before = self._passes(inputs)
+    def follow(self, inputs: Any, mode: HeadMode | None = None) -> tuple[Tensor, Tensor]:
+        """Run the model as ``forward`` does; return checked features and the model's output (B, K).
+
+        A ``mode`` sees the functions that the model calls, and knows which come before its head.
+        """
+        shared, passes, before = self._passes(inputs, mode)
         with torch.no_grad():
             wrong = [heads.differing(shared, head, logits) for head, logits in passes]
             if self.exact is None:
@@ -140,12 +143,12 @@ class Extractor:
             self._refuse(int(wrong[best].int().argmax()), head, logits)
         return self._joined(before, head.features), self._whole(logits.detach())
 
-    def _misranked(self, found: HeadInputs, logits: Tensor) -> Tensor:
+    def _misranked(self, head: HeadInputs, logits: Tensor) -> Tensor:
         """Mark the samples (B,) for which the model's output decides otherwise than the layer."""
         if not self.paired:
-            return heads.misranked(found, logits)
+            return heads.misranked(head, logits)
         # One output that is not the logit itself can be but the probability that it stands for.
-        apart = (logits.detach() - found.logits.sigmoid()).abs() > 1e-3
+        apart = (logits.detach() - head.logits.sigmoid()).abs() > 1e-3
         return apart[:, 0]
 
     def _whole(self, logits: Tensor) -> Tensor:
@@ -170,24 +173,27 @@ class Extractor:
         """Return the layers that the head is made of, with their shares."""
         return [(share, self.model.get_submodule(name)) for share, name in heads.terms(self.layer)]
 
-    def _passes(self, inputs: Any) -> tuple[Shared, list[tuple[HeadInputs, Tensor]], Mapping[str, Tensor]]:
+    def _passes(
+        self, inputs: Any, mode: HeadMode | None = None
+    ) -> tuple[Shared, list[tuple[HeadInputs, Tensor]], Mapping[str, Tensor]]:
         """Run the model once: the head's calls, what they gave each output that may be the logits, others.
 
         These are the vectors of the layers before it, where features come from several.
         """
         layers = {name: self.model.get_submodule(name) for _, name in heads.terms(self.layer)}
         reading: Any = nullcontext({}) if self.layers is None else self.layers.reading(self.model, inputs)
-        watch: Any = nullcontext()
+        if mode is None and self.operations is None:
+            mode = _Watch()
         with eagerly(self.model), reading as before, heads.recording(layers) as calls:
-            if self.operations is None:
-                watch = _Watch(lambda: len(calls) < len(layers))
-            with watch:
+            if mode is not None:
+                mode.before_head = lambda: len(calls) < len(layers)
+            with mode or nullcontext():
                 outputs = logits_in(run(self.model, inputs), n_rows(inputs))
-            if self.operations is None:
-                self.operations = frozenset(watch.names)
+            if isinstance(mode, _Watch):
+                self.operations = frozenset(mode.names)
             shared = _shared(calls, self.layer)
             tries = [(heads.joint_inputs(shared, logits), logits) for logits in outputs]
-        passes = [(found, logits) for found, logits in tries if found is not None]
+        passes = [(head, logits) for head, logits in tries if head is not None]
         if not passes:
             shape = tuple(shared[0][1].output.shape)
             raise ModelError(
@@ -203,8 +209,8 @@ class Extractor:
             )
         return shared, passes, before
 
-    def _refuse(self, row: int, found: HeadInputs, logits: Tensor) -> None:
-        ours, theirs = found.logits[row], logits[row].detach()
+    def _refuse(self, row: int, head: HeadInputs, logits: Tensor) -> None:
+        ours, theirs = head.logits[row], logits[row].detach()
         if self.paired and not self.exact:
             ours = ours.sigmoid()
         what = f"the model puts class {int(theirs.argmax())} first, the layer class {int(ours.argmax())}"
@@ -225,15 +231,21 @@ class Extractor:
         return head if self.layers is None else self.layers.head(head)
 
 
-class _Watch(TorchFunctionMode):
-    """Collects the names of the torch functions that are called while a condition holds."""
+class HeadMode(TorchFunctionMode):
+    """A mode in which a model runs; ``before_head`` is whether the head has still to run."""
 
-    def __init__(self, holds: Callable[[], bool]) -> None:
+    before_head: Callable[[], bool]
+
+
+class _Watch(HeadMode):
+    """Collects the names of the torch functions that are called up to the head."""
+
+    def __init__(self) -> None:
         super().__init__()
-        self.holds, self.names = holds, set[str]()
+        self.names: set[str] = set()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self.holds():
+        if self.before_head():
             self.names.add(getattr(func, "__name__", ""))
         return func(*args, **(kwargs or {}))
 
@@ -270,20 +282,20 @@ def _check_same(a: Tensor, b: Tensor, tolerance: float, when: str, why: str) -> 
 
 def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> str:
     """Name the one layer that made an output, or raise."""
-    found: dict[str, tuple[int, ...]] = {}
+    shapes_of: dict[str, tuple[int, ...]] = {}
     for logits in outputs:
         # Backwards: where an identity repeats its input or a wrapper its content, the later call is the head.
         name = next((call.name for call in reversed(calls) if heads.made_by([(1.0, call)], logits)), None)
         if name is not None:
-            found.setdefault(name, tuple(logits.shape))
-    if len(found) == 1:
-        (name,) = found
+            shapes_of.setdefault(name, tuple(logits.shape))
+    if len(shapes_of) == 1:
+        (name,) = shapes_of
         _single_call([call for call in calls if call.name == name], name)
         return name
-    if not found and (joint := next(filter(None, (heads.sum_of(calls, each) for each in outputs)), None)):
+    if not shapes_of and (joint := next(filter(None, (heads.sum_of(calls, each) for each in outputs)), None)):
         return joint
-    if found:
-        several = ", ".join(f"{name!r} made {shape}" for name, shape in found.items())
+    if shapes_of:
+        several = ", ".join(f"{name!r} made {shape}" for name, shape in shapes_of.items())
         raise ModelError(
             f"The model returns the outputs of several linear layers: {several}. "
             "Pass the name of the one that makes the logits as 'layer'."
@@ -301,8 +313,8 @@ def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn
 def _check_ranks(layer: str, shared: Shared, outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> None:
     """Raise unless the layer puts the same class first as one of the outputs."""
     for output in outputs:
-        found = heads.joint_inputs(shared, output)
-        if found is not None and not heads.misranked(found, output).any():
+        head = heads.joint_inputs(shared, output)
+        if head is not None and not heads.misranked(head, output).any():
             return
     shapes = " or ".join(str(tuple(output.shape)) for output in outputs)
     raise ModelError(

@@ -59,16 +59,16 @@ def terms(layer: str) -> list[Term]:
     """Read the name of a head: one layer, or several as in "0.5*head + 0.5*head_dist"."""
     if _PLUS not in layer:
         return [Term(1.0, layer)]
-    found = []
+    several = []
     for part in layer.split(_PLUS):
         share, times, name = part.strip().rpartition("*")
         try:
-            found.append(Term(float(share) if times else 1.0, name))
+            several.append(Term(float(share) if times else 1.0, name))
         except ValueError:
             raise ModelError(
                 f"'layer' must be a layer's name, or several as in '0.5*a + 0.5*b'. Got {layer!r}."
             ) from None
-    return found
+    return several
 
 
 def written(several: Sequence[Term]) -> str:
@@ -172,15 +172,15 @@ def joint_inputs(shared: Shared, logits: Tensor) -> HeadInputs | None:
 
     The weights of the layers side by side make the logits of them, see ``joint_weight``.
     """
-    each = [head_inputs(call, logits) for _, call in shared]
-    found = [one for one in each if one is not None]
-    if len(found) < len(each) or len(found) == 1:
-        return found[0] if len(found) == len(each) else None
-    pairs = [(share, one) for (share, _), one in zip(shared, found, strict=True)]
-    sizes = [abs(share) * (one.logits.abs() if one.size is None else one.size) for share, one in pairs]
+    parts = [head_inputs(call, logits) for _, call in shared]
+    inputs = [part for part in parts if part is not None]
+    if len(inputs) < len(parts) or len(inputs) == 1:
+        return inputs[0] if len(inputs) == len(parts) else None
+    pairs = [(share, part) for (share, _), part in zip(shared, inputs, strict=True)]
+    sizes = [abs(share) * (part.logits.abs() if part.size is None else part.size) for share, part in pairs]
     return HeadInputs(
-        torch.cat([share * one.features for share, one in pairs], dim=1),
-        torch.stack([share * one.logits for share, one in pairs]).sum(0),
+        torch.cat([share * part.features for share, part in pairs], dim=1),
+        torch.stack([share * part.logits for share, part in pairs]).sum(0),
         torch.stack(sizes).sum(0),
     )
 
@@ -213,36 +213,36 @@ def sum_of(calls: Sequence[Call], logits: Tensor) -> str | None:
 
 def made_by(shared: Shared, logits: Tensor) -> bool:
     """Whether layers made the logits, by value: they are the outputs' sum, and an output is x Wᵀ + b."""
-    found = joint_inputs(shared, logits)
-    return found is not None and not bool(differing(shared, found, logits).any())
+    head = joint_inputs(shared, logits)
+    return head is not None and not bool(differing(shared, head, logits).any())
 
 
-def differing(shared: Shared, found: HeadInputs, logits: Tensor) -> Tensor:
+def differing(shared: Shared, head: HeadInputs, logits: Tensor) -> Tensor:
     """Mark the samples (B,) whose logits are not the layers' output, or where that is not x Wᵀ + b.
 
     Of a vocabulary the last is looked at for some of the tokens: it costs as much as the layer itself.
     """
     tensors = [logits, *(t for _, call in shared for t in (call.inputs, call.output))]
     eps = max(torch.finfo(t.dtype).eps for t in tensors)
-    some = slice(None, None, -(-logits.shape[1] // _CLASSES))
+    classes = slice(None, None, -(-logits.shape[1] // _CLASSES))
     layers = [(share, call.layer) for share, call in shared]
-    weight, bias = (None if t is None else t[some].double() for t in joint_weight(layers))
+    weight, bias = (None if t is None else t[classes].double() for t in joint_weight(layers))
     assert weight is not None
-    x, y = found.features.detach().double(), found.logits[:, some].detach().double()
+    x, y = head.features.detach().double(), head.logits[:, classes].detach().double()
     plain, size = x @ weight.T, x.abs() @ weight.abs().T
     if bias is not None:
         plain, size = plain + bias, size + bias.abs()
     # Matrix products in reduced precision (TF32, autocast, 8 bit) leave about this much.
     wrong = _apart(plain, y, max(1e-3, 4 * eps) * size)
-    if torch.equal(found.logits, logits):
+    if torch.equal(head.logits, logits):
         return wrong
-    rounding = 0 if found.size is None else max(2e-6, 4 * eps) * found.size
-    return wrong | _apart(found.logits.detach().double(), logits.detach().double(), rounding)
+    rounding = 0 if head.size is None else max(2e-6, 4 * eps) * head.size
+    return wrong | _apart(head.logits.detach().double(), logits.detach().double(), rounding)
 
 
-def misranked(found: HeadInputs, logits: Tensor) -> Tensor:
+def misranked(head: HeadInputs, logits: Tensor) -> Tensor:
     """Mark the samples (B,) whose first class by the layer's output is not among the first by the logits."""
-    first = found.logits.argmax(1, keepdim=True)
+    first = head.logits.argmax(1, keepdim=True)
     top = logits.detach().max(1, keepdim=True).values
     # A saturated softmax or sigmoid gives several classes the same value.
     return (logits.detach().gather(1, first) < top - 4 * torch.finfo(logits.dtype).eps * top.abs())[:, 0]

@@ -39,12 +39,12 @@ def each_part(inputs: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def take(inputs: Any, rows: slice) -> Any:
-    """Take some samples of a batch; what has no rows (a flag, a number) stays as it is."""
+    """Take some samples of a batch; what has no rows (a flag, a number) stays."""
     return each_part(as_new(inputs), lambda part: part if n_rows(part) is None else part[rows])
 
 
 def to_model(model: nn.Module, inputs: Any) -> Any:
-    """Copy tensors and arrays to the model's device, floating-point ones in its precision; the rest as it is.
+    """Copy tensors and arrays to the model's device, floating-point ones in its precision; the rest stays.
 
     Always copies: a model may write into its inputs, which are the user's.
     """
@@ -83,9 +83,9 @@ def check_batch(x: Any, name: str = "x") -> int:
 def check_device(device: Any) -> torch.device:
     """Return the device that a user named, or raise where it cannot be used."""
     try:
-        found = torch.device(device)
-        torch.empty(0, device=found).sum()
-        if found.type == "meta":
+        place = torch.device(device)
+        torch.empty(0, device=place).sum()
+        if place.type == "meta":
             raise RuntimeError("it holds no values")
     except (RuntimeError, AssertionError, TypeError, ValueError, NotImplementedError) as error:
         there = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -93,14 +93,14 @@ def check_device(device: Any) -> torch.device:
             f"'device' must be one of this machine, such as {' or '.join(map(repr, there))}. Got {device!r}: "
             f"{_first_line(error)}. None takes the model's own."
         ) from error
-    return found
+    return place
 
 
 def run(model: nn.Module, inputs: Any) -> Any:
     """Run the model: a mapping goes in by name, a tuple by place, anything else as the one argument.
 
     Of a mapping, what the model cannot take is left out: names that ``forward`` does not know, and values
-    that are no tensors (a text beside its tokens). A single tensor under a name of its own, such as
+    that are no tensors (a text next to its tokens). A single tensor under a name of its own, such as
     ``image``, goes in by place. The model gets copies, so that what it writes into them is gone afterwards.
     """
     # What autograd follows is the caller's own copy already, and may be known by its identity.

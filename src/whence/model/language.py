@@ -1,4 +1,4 @@
-"""A causal language model as a classifier: of what was written, into the token that comes next."""
+"""A causal language model as a classifier of texts into the token that comes next."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class NextToken(nn.Module):
 
     @property
     def n_tokens(self) -> int:
-        """The number V of tokens that it tells apart."""
+        """The number V of tokens."""
         return int(self._inner.get_output_embeddings().weight.shape[0])
 
     @property
@@ -78,22 +78,22 @@ class NextToken(nn.Module):
         runs = _runs(ids, lengths)
         firsts = torch.tensor([rows.start for rows in runs] + [len(ids)])
         whole = firsts[1:] - 1  # the last row of a run is its longest
-        found: list[Tensor] = [torch.empty(0)] * len(runs)
+        states_of: list[Tensor] = [torch.empty(0)] * len(runs)
         order = torch.argsort(lengths.cpu()[whole], stable=True).tolist()
-        for some in _groups(order, lengths.cpu()[whole].tolist()):
-            longest = int(lengths[whole[some]].max())
-            mask = torch.arange(longest, device=ids.device) < lengths[whole[some], None]
-            states = self._states(ids[whole[some], :longest], mask.long())
-            for j, run in enumerate(some):
-                found[run] = states[j, lengths[runs[run]] - 1]
-        return torch.cat(found)
+        for group in _groups(order, lengths.cpu()[whole].tolist()):
+            longest = int(lengths[whole[group]].max())
+            mask = torch.arange(longest, device=ids.device) < lengths[whole[group], None]
+            states = self._states(ids[whole[group], :longest], mask.long())
+            for j, run in enumerate(group):
+                states_of[run] = states[j, lengths[runs[run]] - 1]
+        return torch.cat(states_of)
 
     def write(self, tokens: Ints, most: int) -> Ints:
-        """Give up to so many tokens that follow, each the one of the largest logit; none after the end."""
+        """Return up to ``most`` tokens that follow, those of the largest logit; none after the end."""
         self.check_room(len(tokens) + most)
         ids = to_model(self, torch.from_numpy(tokens)[None])
         with evaluating(self):
-            found = self._inner.generate(  # with adapters it is the same, whose own would leave traces
+            ids_after = self._inner.generate(  # with adapters it is the same, whose own would leave traces
                 input_ids=ids,
                 attention_mask=torch.ones_like(ids),
                 max_new_tokens=most,
@@ -103,7 +103,7 @@ class NextToken(nn.Module):
                 no_repeat_ngram_size=0,
                 pad_token_id=0,
             )
-        new: Ints = found[0, len(tokens) :].cpu().numpy().astype(np.int64)
+        new: Ints = ids_after[0, len(tokens) :].cpu().numpy().astype(np.int64)
         ends = np.flatnonzero(np.isin(new, self._ends))
         return new[: ends[0]] if len(ends) else new
 
@@ -138,7 +138,7 @@ class NextToken(nn.Module):
 
 
 def as_language_model(model: Any) -> NextToken:
-    """Return a language model as a classifier; one that is that already as it is."""
+    """Return a language model as a classifier; one that is that already is returned."""
     inner = unwrap(model)
     return inner if isinstance(inner, NextToken) else NextToken(inner)
 
@@ -153,9 +153,9 @@ def token_losses(model: Any, corpus: Corpus, *, show_progress: bool = True) -> F
     losses = []
     with evaluating(language):
         for start in bar("Losses", len(starts), "batches", parts=starts, show=show_progress, delay=2):
-            some = range(start, min(start + corpus.length, len(corpus)))
-            logits = language(**to_model(language, corpus.prompts([corpus[i][0] for i in some])))
-            labels = torch.from_numpy(corpus.labels[some.start : some.stop]).to(logits.device)
+            rows = range(start, min(start + corpus.length, len(corpus)))
+            logits = language(**to_model(language, corpus.prompts([corpus[i][0] for i in rows])))
+            labels = torch.from_numpy(corpus.labels[rows.start : rows.stop]).to(logits.device)
             losses.append(nn.functional.cross_entropy(logits.float(), labels, reduction="none").cpu())
     found: Floats = torch.cat(losses).numpy()
     return found
@@ -171,8 +171,8 @@ def writes(model: Any) -> bool:
 def of_documents(model: Any, data: Any, tokenizer: Any) -> tuple[NextToken, Corpus] | None:
     """Return a language model as a classifier, and its corpus; None where data are no documents.
 
-    They are a ``Corpus``, or come with a tokeniser, their own or that of a ``pipeline``, and a model that
-    writes. The classifier has told some places of the corpus as the model itself does.
+    They are a ``Corpus``, or come with a tokeniser, their own or that of a ``pipeline``, and a generative
+    model. The classifier is checked against the model itself at a few places of the corpus.
     """
     if tokenizer is None and getattr(model, "task", None) == "text-generation":
         tokenizer = model.tokenizer
@@ -180,13 +180,13 @@ def of_documents(model: Any, data: Any, tokenizer: Any) -> tuple[NextToken, Corp
         return None
     if isinstance(data, Corpus) and tokenizer is not None and tokenizer is not data.tokenizer:
         raise InvalidInputError(
-            "'tokenizer' must be left out beside a Corpus, which has its own. Got another one."
+            "'tokenizer' must be left out with a Corpus, which has its own. Got another one."
         )
     corpus = data if isinstance(data, Corpus) else Corpus(data, tokenizer)
-    found = as_language_model(model)
-    some = [corpus[i][0] for i in sorted({*range(min(len(corpus), 3)), len(corpus) - 1})]
-    found.check(**to_model(found, corpus.prompts(some)))
-    return found, corpus
+    language = as_language_model(model)
+    prompts = [corpus[i][0] for i in sorted({*range(min(len(corpus), 3)), len(corpus) - 1})]
+    language.check(**to_model(language, corpus.prompts(prompts)))
+    return language, corpus
 
 
 def _inside(model: Any) -> Any:

@@ -102,14 +102,14 @@ def unwrap(model: Any) -> nn.Module:
             "The model must be one whose layers can be seen. Got a scripted or traced one. "
             "Pass the nn.Module that it was made of."
         )
-    found: nn.Module = model
+    inner_model: nn.Module = model
     while True:
-        if isinstance(found, nn.DataParallel | nn.parallel.DistributedDataParallel):
-            found = found.module
-        elif (inner := dict(found.named_children()).get("_orig_mod")) is not None:
-            found = inner
+        if isinstance(inner_model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            inner_model = inner_model.module
+        elif (inner := dict(inner_model.named_children()).get("_orig_mod")) is not None:
+            inner_model = inner
         else:
-            return found
+            return inner_model
 
 
 def class_names(model: nn.Module) -> tuple[str, ...] | None:

@@ -85,16 +85,16 @@ def logits_in(output: Any, n: int | None = None) -> list[Tensor]:
     else:
         parts = list(output) if isinstance(output, tuple | list) else [output]
     tensors = [p for p in parts if isinstance(p, Tensor) and p.is_floating_point()]
-    found = [p for p in tensors if p.ndim == 2]
+    matrices = [p for p in tensors if p.ndim == 2]
     # One output per sample may be without a dimension of its own.
-    found = found or [p[:, None] for p in tensors if p.ndim == 1 and len(p) == n]
-    if not found:
+    matrices = matrices or [p[:, None] for p in tensors if p.ndim == 1 and len(p) == n]
+    if not matrices:
         _refuse(output, parts)
-    return found
+    return matrices
 
 
 def _refuse(output: Any, parts: list[Any]) -> NoReturn:
-    """Say what a model's output is that has no logits (B, K)."""
+    """Raise ModelError that names what a model returns that has no logits (B, K)."""
     several = [part for part in parts if isinstance(part, Mapping)] or [output]
     names = {name for part in several if isinstance(part, Mapping) for name in part}
     names |= _BOXES & set(dir(output))

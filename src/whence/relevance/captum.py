@@ -65,7 +65,7 @@ def attributed(extractor: Extractor, inputs: Any, captum: Captum) -> Pass:
     inputs = to_model(extractor.model, inputs)
     looked_up = _Embedded(tokens_of(inputs))
     with looked_up:
-        found = extractor.read(inputs)
+        read = extractor.read(inputs)
     sources = floating(inputs)
     if looked_up.values is not None:
         sources[TOKENS] = looked_up.values
@@ -74,7 +74,7 @@ def attributed(extractor: Extractor, inputs: Any, captum: Captum) -> Pass:
             "A method of captum can replace relevance propagation for models with one input. "
             f"Got {', '.join(sources) or 'none that is differentiable'}."
         )
-    return replace(found, graph=_Attributed(extractor, found, captum, *sources.items()))
+    return replace(read, graph=_Attributed(extractor, read, captum, *sources.items()))
 
 
 class _Attributed:
@@ -93,12 +93,12 @@ class _Attributed:
         devices = [self._values.device] if self._values.is_cuda else []
         with name_errors(what), torch.inference_mode(False), torch.random.fork_rng(devices):
             torch.manual_seed(self._captum.seed)
-            found = self._captum.method(scalar).attribute(
+            attributions = self._captum.method(scalar).attribute(
                 self._values.detach().clone().requires_grad_(),  # captum warns where it has to ask for it
                 additional_forward_args=(coefficients.to(self._pass.features), *scalar.others.values()),
                 **self._captum.options,
             )
-        return {self._name: found.detach().sum(-1) if self._name == TOKENS else found.detach()}
+        return {self._name: attributions.detach().sum(-1) if self._name == TOKENS else attributions.detach()}
 
 
 class _Scalar(nn.Module):
@@ -125,7 +125,7 @@ class _Scalar(nn.Module):
 
 
 class _Embedded(TorchFunctionMode):
-    """Gives ``values`` as the embeddings of the tokens; keeps those that the model looks up where None."""
+    """Returns ``values`` as the embeddings of the tokens; keeps those that the model looks up where None."""
 
     def __init__(self, tokens: Tensor | None, values: Tensor | None = None) -> None:
         super().__init__()

@@ -189,9 +189,9 @@ def concept_maps(test: Pass, train: Pass, lam: float, concepts: Concepts) -> Con
     """
     v = torch.as_tensor(concepts.vectors).to(test.features)  # (q, d)
 
-    def through(own: Pass, other: Pass) -> Tensor:
-        coefficients = lam * (v @ other.features[0])[:, None] * v
-        return only(own.maps(coefficients[:, None]))[:, 0]
+    def through(here: Pass, there: Pass) -> Tensor:
+        coefficients = lam * (v @ there.features[0])[:, None] * v
+        return only(here.maps(coefficients[:, None]))[:, 0]
 
     return ConceptMaps(through(test, train), through(train, test))
 

@@ -109,8 +109,8 @@ def batch_norm(
 
         def back(c: Tensor, z: Tensor, whole: Tensor) -> Tensor:
             # Windows may overlap: a value that was chosen twice has the relevance of both.
-            found = torch.zeros_like(whole).flatten(2).scatter_add(2, rows, c.reshape(rows.shape))
-            return found.reshape(whole.shape)
+            total = torch.zeros_like(whole).flatten(2).scatter_add(2, rows, c.reshape(rows.shape))
+            return total.reshape(whole.shape)
 
         return ruled(lambda whole: compute(before), back, whole)
     across = scale.view(1, -1, *(1,) * (input.ndim - 2))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from whence.core.checks import check_dense, check_finite, check_is, real_array
 from whence.errors import InvalidInputError, ModelError
@@ -43,7 +43,7 @@ class Flow:
         """Return the relevance of each input, see ``Pass.maps``."""
         coefficients = _check_relevance("coefficients", coefficients, self._features)
         with torch.inference_mode(False):
-            found = torch.autograd.grad(
+            gradients = torch.autograd.grad(
                 self._features,
                 self.ends,
                 coefficients.to(self._features),
@@ -51,7 +51,7 @@ class Flow:
                 allow_unused=True,
                 is_grads_batched=coefficients.ndim == 3,
             )
-        received = {id(end): c for end, c in zip(self.ends, found, strict=True) if c is not None}
+        received = {id(end): c for end, c in zip(self.ends, gradients, strict=True) if c is not None}
         maps = {}
         for name, source in self._sources.items():
             like = source.leaf.detach()
@@ -72,12 +72,8 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | Rule | None = 
     ----------
     extractor
         A model, split at its head.
-    inputs
-        A batch of the model's inputs.
-    rules
-        ``"epsilon_plus_flat"``, ``"attn_lrp"``, ``"attn_lrp_cp"``, ``"epsilon"``, ``module:name``, ``Rules``,
-        or the rule of all layers. None looks at what the model does: attention takes attn_lrp_cp,
-        convolutions epsilon_plus_flat, others epsilon.
+    inputs, rules
+        As for ``lrp``.
     """
     check_is("extractor", extractor, Extractor, "a whence.model.Extractor, a model split at its head")
     check_batch(inputs, "inputs")
@@ -90,10 +86,9 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | Rule | None = 
     chosen = default_rules(extractor, inputs) if rules is None else as_rules(rules)
     inputs = to_model(model, inputs)
     mode = Propagation(chosen, model, tokens_of(inputs))
-    with evaluating(model), torch.enable_grad(), _resting_from_the_head_on(extractor, mode):
+    with evaluating(model), torch.enable_grad(), _whole(), running_on(inputs):
         leaves = {name: mode.start(name, x) for name, x in floating(inputs).items()}
-        with mode, _whole(), running_on(inputs):
-            features, logits = extractor.follow(replaced(inputs, leaves))
+        features, logits = extractor.follow(replaced(inputs, leaves), mode)
     if not features.isfinite().all():
         raise InvalidInputError("'inputs' must give finite features. Got NaN or infinity among the model's.")
     unused = [key for key in chosen.layers if key not in mode.used]
@@ -136,8 +131,8 @@ def lrp(
     Returns
     -------
     Tensor of the input's shape, of tokens (B, T), with m in front where it was given; a dict of them by name
-    for a model with several inputs. Positive values speak for what the relevance is of, negative against.
-    Their sum is the features' relevance, less what biases and stabilisers take.
+    for a model with several inputs. Positive values support what the relevance is of, negative ones
+    contradict it. Their sum is the features' relevance, less what biases and stabilisers take.
 
     Examples
     --------
@@ -182,21 +177,6 @@ def default_rules(extractor: Extractor, inputs: Any) -> Rules:
     if seen & {"softmax", "scaled_dot_product_attention", "multi_head_attention_forward"}:
         return ATTN_LRP_CP
     return EPSILON_PLUS_FLAT if any(name.startswith("conv") for name in seen) else EPSILON
-
-
-@contextmanager
-def _resting_from_the_head_on(extractor: Extractor, mode: Any) -> Iterator[None]:
-    """Return the mode when the features are there: when the last of the head's layers has run."""
-    to_run = {id(layer) for _, layer in extractor.layers_of_head()}
-
-    def rest(layer: nn.Module, *_: Any) -> None:
-        to_run.discard(id(layer))
-        mode.past_head = not to_run
-
-    with ExitStack() as stack:
-        for _, layer in extractor.layers_of_head():
-            stack.enter_context(layer.register_forward_hook(rest))
-        yield
 
 
 @contextmanager

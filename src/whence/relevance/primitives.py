@@ -162,10 +162,10 @@ class Layer(NamedTuple):
         """Apply the layer's transpose, Wᵀs."""
         if self.geometry is None:
             return s @ weight
-        found = torch.ops.aten.convolution_backward(
+        gradients = torch.ops.aten.convolution_backward(
             s, self.x.detach(), weight, None, *self.geometry, [True, False, False]
         )
-        return found[0]  # type: ignore[no-any-return]
+        return gradients[0]  # type: ignore[no-any-return]
 
     def size(self, z: Tensor) -> Tensor:
         """Root mean square of outputs z, of each sample (B, 1, …) or of a dense layer each place (…, 1)."""

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
-from torch.overrides import TorchFunctionMode
 
 from whence.errors import InvalidInputError, ModelError
+from whence.model.extractor import HeadMode
 from whence.relevance import layers, operations
 from whence.relevance.graph import Node, nodes_between
 from whence.relevance.presets import Rules
@@ -67,7 +67,7 @@ _TABLE: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": operations.attention,
 }
 
-# Functions whose output has at each place a function of the input at that place, beside activations.
+# Functions whose output has at each place a function of the input at that place, besides activations.
 _ELEMENTWISE = "add sub rsub mul div neg abs pow relu leaky_relu prelu dropout alpha_dropout feature_dropout"
 # Functions that put the values of their first argument elsewhere.
 _STRUCTURAL = (
@@ -81,7 +81,7 @@ _IS_STRUCTURAL = set(_STRUCTURAL.split())
 
 @dataclass(frozen=True)
 class Tag:
-    """What is known of a tensor that carries relevance, beside its values.
+    """What is known of a tensor that carries relevance, besides its values.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class Source:
     is_embedding: bool
 
 
-class Propagation(TorchFunctionMode):
+class Propagation(HeadMode):
     """While it is active, every function on a tensor that carries relevance goes by its rule.
 
     The mode is the thread's own, the parameters are replaced by constants in every call, and nothing of the
@@ -130,7 +130,6 @@ class Propagation(TorchFunctionMode):
         self.sources: dict[str, Source] = {}
         self.nodes: set[Node] = set()  # approved though they are not linear
         self.used: set[str | type] = set()  # layers and operations whose own rules were needed
-        self.past_head = False  # the features are there; what comes after them is none of its business
         # By identity, with the parameter itself, lest another takes its place in memory.
         self._constants: dict[int, tuple[Tensor, Tensor]] = {}
         # Not by getattr: a parametrised weight is computed on access, which may change the model.
@@ -158,7 +157,7 @@ class Propagation(TorchFunctionMode):
         """Call a function by its rule."""
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        if self.past_head or name in _UNTOUCHED:
+        if not self.before_head() or name in _UNTOUCHED:  # after the head no rules are needed
             return func(*args, **kwargs)
         args = mapped(self._plain, args)
         kwargs = {key: mapped(self._plain, value) for key, value in kwargs.items()}
@@ -363,10 +362,10 @@ def _base_name(name: str) -> tuple[str, bool]:
 def _out_of_place(base: str, func: Any) -> Any:
     """Find the function that gives a new tensor instead of writing into its argument."""
     scopes = (Tensor, torch, torch._C._nn)
-    found = next((getattr(scope, base) for scope in scopes if hasattr(scope, base)), None)
-    if found is None:
+    function = next((getattr(scope, base) for scope in scopes if hasattr(scope, base)), None)
+    if function is None:
         raise ModelError(f"Relevance cannot follow {func.__name__}, which works in place. Use {base}.")
-    return found
+    return function
 
 
 @cache

@@ -110,16 +110,16 @@ RULES: Registry[Any] = Registry(
 
 def as_rule(argument: str, rule: Any, kind: Any) -> Any:
     """Return a rule by its name, by its class or itself, or raise where it is of another kind."""
-    found = RULES.get(rule, argument) if isinstance(rule, str) else rule
-    if isinstance(found, type) and issubclass(found, Rule):
-        found = found()
-    if not isinstance(found, kind):
+    chosen = RULES.get(rule, argument) if isinstance(rule, str) else rule
+    if isinstance(chosen, type) and issubclass(chosen, Rule):
+        chosen = chosen()
+    if not isinstance(chosen, kind):
         classes = ((known.name, known if isinstance(known, type) else type(known)) for known in RULES)
         names = sorted(name for name, known in classes if issubclass(known, kind))
         raise InvalidInputError(
             f"'{argument}' must be one of {', '.join(names)}, or a rule of your own. Got {shown(rule)}."
         )
-    return found
+    return chosen
 
 
 @RULES.add
@@ -174,7 +174,7 @@ class Identity(OperationRule):
 
     def __call__(self, ctx: Propagation, func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the value of a function of one tensor that carries relevance."""
-        must_be_constant(f"an argument of {func.__name__} beside the first", *args, *kwargs.values())
+        must_be_constant(f"an argument of {func.__name__} besides the first", *args, *kwargs.values())
         return ruled(lambda x: func(x, *args, **kwargs), lambda c, z, x: c * identity(z, x), input)
 
 
