@@ -23,4 +23,4 @@ def test_a_report_holds_both_answers_where_effects_are_asked_for(fitted: Path, e
     assert set(data["changes"]) == ({"1", "2"} if effects else set())
     for test, why in data["changes"].items():
         assert why["question"] == "would change"
-        assert len(data["explanations"][test]["beside"]) == len(data["explanations"][test]["pairs"])
+        assert len(data["explanations"][test]["other_scores"]) == len(data["explanations"][test]["pairs"])
