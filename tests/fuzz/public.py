@@ -28,7 +28,7 @@ _RECORDS = """
     SharedEvidence Values WrongLabels Capabilities Ranked TopK Flow ExplainedPairs FlippingResult Resources
     Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
-    Case Row Outcome SubsetSolution Foretold StrangeSamples Group
+    Case Row Outcome Foretold StrangeSamples Group
     Nearness Usualness Usual Neighbour
     Band Bands Changed Passage Token Trace Without
 """  # calls give them back: a user reads and never makes them
