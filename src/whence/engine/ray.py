@@ -30,10 +30,9 @@ class Ray(Engine):
 
     A function, with the model or the features it holds, goes to Ray's object store once, even if several
     runs in a row are given it, and from there once to each node, whose workers share its numpy arrays,
-    read-only. A worker or a node that is lost
-    costs time alone: its pieces run again elsewhere, up to three times. Modules and relative paths are looked
-    for where they are here, so the machines must have whence, and code and data of one's own at the same
-    place: a cluster sees them on shared storage.
+    read-only. A worker or a node that is lost costs time alone: its pieces run again elsewhere, up to three
+    times. Modules and relative paths are looked for where they are here, so the machines must have whence,
+    and code and data of one's own at the same place: a cluster sees them on shared storage.
 
     Whoever can reach a cluster can run code on it, and it on this machine: connect to your own only.
 

@@ -29,7 +29,7 @@ from whence.svm.passes import (
     relative,
     score,
 )
-from whence.svm.problem import Losses, Problem
+from whence.svm.problem import Problem
 
 _LOOSE = 1e-2  # gap at which the search moves on to a larger C
 _FACTOR = 10.0  # ratio of neighbouring C on the way up
@@ -126,7 +126,7 @@ class Ascent:
 
     # Full passes
 
-    def _measure(self, least: float = 0.0, share: float = 0.5) -> None:
+    def _measure(self, least: float = 0.0, share: float = 0.5) -> PassResult:
         """One full pass with W(λ): update both gaps, the best primal point, the slack and what may move.
 
         The slack is a share of the scores' mean change since the pass before, or the least that is given.
@@ -136,7 +136,8 @@ class Ascent:
         change = self.probe.change(self.problem, self.W)
         self.widest = max(self.widest, change)
         self.slack = max(share * change, least)
-        loss, slope, margin = self._look(self.W)
+        result = self._look(self.W)
+        loss, slope, margin = result.losses
         linear, least_C = self.problem.linear(self.kept)
         dual = linear - 0.5 * square
         primal = 0.5 * square + C * loss
@@ -153,15 +154,16 @@ class Ascent:
         self.scale = scale
         self.best_primal = min(self.best_primal, primal)
         self.bound = max(relative(self.best_primal, dual), 0.0)
+        return result
 
-    def _look(self, W: Floats) -> Losses:
+    def _look(self, W: Floats) -> PassResult:
         """Look at all samples with a W, and list what may move."""
         slack = self.slack if np.isfinite(self.slack) else 0.0
         self.result, self.kept = None, self.kept.trimmed()  # so that two long lists never stand side by side
         self.kept, self.result = look_at_all(
             self.problem, W, self.kept, slack, self.most, self.notes, self.parallel
         )
-        return self.result.losses
+        return self.result
 
     def _rescale(self, square: float, loss: float, slope: float) -> tuple[float, float]:
         """Minimise the primal over multiples a·W by secant steps on its slope; returns a and the value."""
@@ -271,12 +273,10 @@ class Ascent:
             self.result = None  # its lists are done with
         if self.bound < _DOUBLE_BELOW and self.W.dtype == np.float32:
             self.W = self.exact_weight()
-        self._measure()
-        assert self.result is not None  # of the pass just made
-        free, pairs = self.result.free, self.result.pairs
+        result = self._measure()
         single = 1.0 if self.W.dtype == np.float32 else 2.0
         # A Newton phase gains about one digit; each of its steps also scores its rows and sums over them.
-        step = problem.step_cost(free, pairs) + 16.0 * free * min(K, self.most + 1) * D
+        step = problem.step_cost(result.free, result.pairs) + 16.0 * result.free * min(K, self.most + 1) * D
         digits = max(np.log10(max(self.gap, tol) / tol), 1.0)
         return 8.0 * single * visits * D, _NEWTON_STEPS * digits * step
 
@@ -415,7 +415,8 @@ class Ascent:
         return certificate
 
     def _certify(self) -> Certificate:
-        return certify(self.problem, self.problem.sparse(self.kept), self.parallel, self._look)
+        lam = self.problem.sparse(self.kept)
+        return certify(self.problem, lam, self.parallel, lambda W: self._look(W).losses)
 
 
 def _geometric(first: float, last: float) -> list[float]:

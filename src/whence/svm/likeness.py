@@ -123,8 +123,8 @@ class VocabularyJudge:
     """Compares W (K, d[+1]), the bias last, with a model's head on rows, where classes lack samples.
 
     All classes without a sample have the same row of W, so that one of them stands for all. What depends on
-    the head alone is computed once: its classes, and Σ_c v_c v_cᵀ. With rows f, and w_c and v_c less their means
-    over classes, the logits' inner product is fᵀ (Σ_c w_c v_cᵀ) f and their squared lengths are
+    the head alone is computed once: its classes, and Σ_c v_c v_cᵀ. With rows f, and w_c and v_c less their
+    means over classes, the logits' inner product is fᵀ (Σ_c w_c v_cᵀ) f and their squared lengths are
     fᵀ (Σ_c w_c w_cᵀ) f and fᵀ (Σ_c v_c v_cᵀ) f: sums over classes of weights and never of logits.
 
     Parameters

@@ -41,6 +41,11 @@ class Kept:
     def __len__(self) -> int:
         return len(self.ptr) - 1
 
+    @property
+    def pairs(self) -> Pairs:
+        """All samples with what is kept of them."""
+        return Pairs(np.arange(len(self)), self.ptr, self.outputs)
+
     def listed(self, counts: npt.NDArray[Any], outputs: npt.NDArray[Any]) -> Kept:
         """Keep other outputs, so many (N,) of each sample, with their α; what is left out must have 0."""
         pairs = Pairs(np.arange(len(self), dtype=row_int(len(self))), pointers(counts), outputs)

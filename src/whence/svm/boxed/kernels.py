@@ -73,15 +73,6 @@ def scaled_loss(stored, t, eps, one_sided, a):
 
 
 @jit
-def clip(ptr, outputs, alpha, t, one_sided, C):
-    """Put every α into its interval."""
-    for i in range(len(ptr) - 1):
-        for p in range(ptr[i], ptr[i + 1]):
-            low, high = ends(t[i, outputs[p]], one_sided, C)
-            alpha[p] = -min(max(-alpha[p], low), high)
-
-
-@jit
 def linear(ptr, outputs, alpha, t, eps):
     """Σ_ic t_ic λ_ic − eps·|λ_ic|, and the largest |λ_ic|."""
     total = 0.0

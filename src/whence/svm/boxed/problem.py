@@ -77,8 +77,9 @@ class Boxed(Problem):
 
     def complete(self, kept: Kept, C: float | None = None) -> None:
         """Put every α into its interval."""
-        end = self.C if C is None else C
-        kernels.clip(kept.ptr, kept.outputs, kept.alpha, self.targets, self.one_sided, end)
+        end, t = self.C if C is None else C, self._targets(kept.pairs)
+        low, high = (np.where(self.one_sided & (sign * t < 0.0), 0.0, end) for sign in (-1.0, 1.0))
+        np.clip(kept.alpha, -high, low, out=kept.alpha)
 
     def linear(self, kept: Kept) -> tuple[float, float]:
         """Σ_ic t_ic λ_ic − ε|λ_ic| and the largest |λ_ic|."""

@@ -74,24 +74,6 @@ def coefficients(ptr, outputs, alpha, times, out):
 
 
 @jit
-def begin(indptr, indices, data, y, ptr, outputs, alpha, fill):
-    """α_c = −λ_c of rivals where that is above 0, and 0 of the own class; only counts unless ``fill``."""
-    p = 0
-    for i in range(len(y)):
-        if fill:
-            outputs[p] = y[i]
-            alpha[p] = 0.0
-        p += 1
-        for q in range(indptr[i], indptr[i + 1]):
-            if indices[q] != y[i] and data[q] < 0.0:
-                if fill:
-                    outputs[p] = indices[q]
-                    alpha[p] = -data[q]
-                p += 1
-        ptr[i + 1] = p
-
-
-@jit
 def sort_entries(indices, data, start, stop):
     """Sort a few entries by their index."""
     for p in range(start + 1, stop):

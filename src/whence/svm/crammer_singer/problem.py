@@ -17,7 +17,7 @@ from whence.svm import inputs, loops
 from whence.svm.crammer_singer import kernels
 from whence.svm.crammer_singer.hessian import NewtonSystem, room, step_cost
 from whence.svm.likeness import HeadLayer, Judge, Likeness, VocabularyJudge
-from whence.svm.pairs import Kept, Pairs, small_int
+from whence.svm.pairs import Kept, Pairs, pointers, small_int
 from whence.svm.passes import Rows
 from whence.svm.problem import Losses, Moving, Problem, Seen
 
@@ -125,11 +125,15 @@ class CrammerSinger(Problem):
 
     def begin(self, lam: csr_array) -> tuple[Kept, float]:
         """α_ic = −λ_ic where that is above 0 and c is another class; also returns the largest λ_{i,y_i}."""
-        ptr, dtype = np.zeros(len(self.labels) + 1, np.int64), small_int(self.n_outputs)
-        rows = lam.indptr, lam.indices, lam.data, self.labels, ptr
-        kernels.begin(*rows, np.empty(0, dtype), np.empty(0), False)
-        kept = Kept(ptr, np.empty(ptr[-1], dtype), np.empty(ptr[-1]))
-        kernels.begin(*rows, kept.outputs, kept.alpha, True)
+        N = len(self.labels)
+        rows = np.repeat(np.arange(N), np.diff(lam.indptr))
+        rival = (lam.indices != self.labels[rows]) & (lam.data < 0.0)
+        ptr = pointers(1 + np.bincount(rows[rival], minlength=N))
+        kept = Kept(ptr, np.empty(ptr[-1], small_int(self.n_outputs)), np.zeros(ptr[-1]))
+        others = np.ones(ptr[-1], bool)
+        others[ptr[:-1]] = False
+        kept.outputs[ptr[:-1]], kept.outputs[others] = self.labels, lam.indices[rival]
+        kept.alpha[others] = -lam.data[rival]
         return kept, self.linear(kept)[1]
 
     def complete(self, kept: Kept) -> None:
