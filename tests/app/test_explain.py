@@ -72,8 +72,8 @@ def test_an_ensemble_is_fitted_saved_and_shown_with_its_spread(place: Path) -> N
 def test_how_typical_a_test_is_stands_below_its_samples(fitted: Path) -> None:
     (found,) = json.loads(run("attribute", "x.whence", "--tests", "1", "-k", "2", "--json").stdout)
     said = run("attribute", "x.whence", "--tests", "1").stdout
-    assert found["usual"]["heading"] in said
-    assert len(found["usual"]["neighbours"]) == 5
+    assert found["typicality"]["heading"] in said
+    assert len(found["typicality"]["neighbours"]) == 5
     assert f"Nearest to training samples {found['usual']['neighbours'][0]['index']} (" in said
 
 
@@ -109,4 +109,4 @@ def test_a_report_holds_both_answers_where_effects_are_asked_for(fitted: Path, e
     assert set(data["changes"]) == ({"1", "2"} if effects else set())
     for test, why in data["changes"].items():
         assert why["question"] == "would change"
-        assert len(data["explanations"][test]["beside"]) == len(data["explanations"][test]["pairs"])
+        assert len(data["explanations"][test]["other_scores"]) == len(data["explanations"][test]["pairs"])

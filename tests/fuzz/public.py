@@ -28,13 +28,8 @@ _RECORDS = """
     SharedEvidence Values WrongLabels Capabilities Ranked TopK Flow ExplainedPairs FlippingResult Resources
     Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
-<<<<<<< HEAD
-    Case Row Outcome SubsetSolution EffectOf NovelInputs Group
+    Case Row Outcome EffectOf NovelInputs Group
     Nearness Novelty Typicality Neighbour
-=======
-    Case Row Outcome Foretold StrangeSamples Group
-    Nearness Novelty Usual Neighbour
->>>>>>> h-svm
     Band Bands Changed Passage Token Trace Without
 """  # calls give them back: a user reads and never makes them
 _CONSTANTS = """

@@ -66,7 +66,7 @@ def features_of(explainer: Any, x: Any, features: Any) -> tuple[int, Iterator[tu
     if features is None:
         fitted = explainer.fitted_
         reads = fitted.require_model().reads(x, size)
-        return check_batch(x), ((fitted.fitted_.check_features(one.features, "x"), one.logits) for one in reads)
+        return check_batch(x), ((fitted.check_features(one.features, "x"), one.logits) for one in reads)
     rows = to_array("features", features)
     count = len(rows) if rows.ndim else 0
     if not count:
