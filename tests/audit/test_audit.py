@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -223,7 +224,8 @@ def test_csv_and_parquet_give_back_what_was_written(tmp_path: Path) -> None:
     X, _, _ = data()
     ids = [f"{HOSTILE[i % len(HOSTILE)]}{i}" for i in range(N)]
     explainer = fitted()
-    explainer.task_ = Classes(4, ('cat,"tabby"', "dog\n", "<b>", "Äpfel"))
+    task = Classes(4, ('cat,"tabby"', "dog\n", "<b>", "Äpfel"))
+    explainer.fitted_ = dataclasses.replace(explainer.fitted_, task=task)
     found = audit.wrong_labels(explainer, features=X, n=30, ids=ids)
     found.to_csv(tmp_path / "f.csv")
     with (tmp_path / "f.csv").open(encoding="utf-8", newline="") as file:

@@ -111,7 +111,7 @@ def test_labels_may_be_zeros_and_ones_of_any_kind(form: str, trained: tuple[One,
     assert explainer.labels_.tolist() == y.tolist()
     with torch.no_grad():
         said = (model(x) > 0).long()
-    assert explainer.classes(x, None).tolist() == said.tolist()
+    assert explainer.top_k(x).target.tolist() == said.tolist()
     why = explainer.explain(x[:3], truth=y[:3])
     assert [one.predicted for one in why] == said[:3].tolist()
     with torch.no_grad():

@@ -220,8 +220,9 @@ class Effects(Attributor):
         return fitted, tests, all_features(fitted, training_features, "training_features")
 
     def _check_task(self, task: Task) -> None:
-        super()._check_task(task)
-        if task.loss == "squared" and self.output != "logit":
+        if task.loss != "squared":
+            task.require_classes("The model of Effects")
+        elif self.output != "logit":
             raise InvalidInputError(
                 f"'output' must be \"logit\" where labels are numbers: the prediction itself. "
                 f"Got {self.output!r}."

@@ -219,7 +219,8 @@ class ExplainedPairs:
         read = self.explainer.surrogate_.stored.as_read
         other = read(pair.features["train" if side == "test" else "test"][None])[0]
         products = read(features.detach().double().cpu()) @ other + self.explainer.constant_**2
-        return pair.lam * products.numpy()
+        scores: Doubles = pair.lam * products.numpy()
+        return scores
 
 
 def explain_pairs(

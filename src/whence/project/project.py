@@ -168,7 +168,9 @@ class Project:
     @functools.cached_property
     def usualness(self) -> Novelty:
         """What compares tests with the training set."""
-        return self.pairs.usualness(self.train_bank, k=min(5, int(self.pairs.used_.sum()) - 1))
+        n = int(self.pairs.used_.sum())
+        novelty: Novelty = self.pairs.usualness(self.train_bank, k=min(5, n - 1))
+        return novelty
 
     @functools.cached_property
     def test_bank(self) -> FeatureBank:

@@ -49,7 +49,7 @@ class Explorer:
     @property
     def writes(self) -> bool:
         """Whether it is a generative language model, which can be prompted."""
-        return self.task.of_documents
+        return bool(self.task.of_documents)
 
     def info(self) -> Answer:
         """What was loaded, and what holds for all tests.

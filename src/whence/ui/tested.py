@@ -116,7 +116,7 @@ class Tested:
     @property
     def of_numbers(self) -> bool:
         """Whether outputs are numbers."""
-        return self.task.label_kind == "number"
+        return bool(self.task.label_kind == "number")
 
     @functools.cached_property
     def accuracy(self) -> float:

@@ -232,7 +232,7 @@ class _Runner:
         if case.method.tune and case.method.key not in self.chosen:
             raise WhenceError("its options could not be chosen")
         rows, fitted = [*metric.measure(case), *case.resources()], case.fitted
-        if fitted.fitted_.surrogate is not None and fitted.kappa_ is not None:
+        if fitted is not None and getattr(fitted.fitted_.surrogate, "kappa", None) is not None:
             rows = [*rows, case.row(metric.name, "kappa", fitted.kappa_)]
         return rows
 

@@ -128,7 +128,8 @@ def _features(scene: Scene, fitted: DualDA) -> Tensor:
     own = fitted.require_model()
     if own.extractor.layers is None:
         return torch.from_numpy(np.asarray(scene.bank.features))
-    return own.read(scene.inputs, fitted.batch_size).features
+    features: Tensor = own.read(scene.inputs, fitted.batch_size).features
+    return features
 
 
 def _column(title: str) -> tuple[Column, ...]:
