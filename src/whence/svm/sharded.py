@@ -169,7 +169,7 @@ class Shards(Protocol):
         """How many."""
 
     def call(self, method: str, *shared: Any, each: Sequence[Any] | None = None) -> list[Any]:
-        """Return the results of a method of all, in order; LostError where shards were lost and made again."""
+        """Return the results of a method of all in order; LostError where some were lost and made again."""
 
 
 Hold = Callable[[Callable[[Part], Shard], list[Part]], Shards]
