@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
@@ -163,7 +163,17 @@ class Shard:
         return np.flatnonzero((np.diff(lam.indptr) > 0) | (self._notes.near < slack))
 
 
-Hold = Callable[[Callable[[Part], Shard], list[Part]], Group]
+class Shards(Protocol):
+    """Shards, wherever they are; a ``whence.engine.Group`` of them is one."""
+
+    def __len__(self) -> int:
+        """How many."""
+
+    def call(self, method: str, *shared: Any, each: Sequence[Any] | None = None) -> list[Any]:
+        """Return the results of a method of all in order; LostError where some were lost and made again."""
+
+
+Hold = Callable[[Callable[[Part], Shard], list[Part]], Shards]
 """Makes a shard of each part, where it stays: here, or in another process."""
 
 
@@ -261,7 +271,7 @@ class _Search:
     """
 
     def __init__(
-        self, parts: list[Part], shards: Group, tol: float, deadline: float, start: csr_array | None
+        self, parts: list[Part], shards: Shards, tol: float, deadline: float, start: csr_array | None
     ) -> None:
         self.parts, self.shards, self.tol, self.deadline = parts, shards, tol, deadline
         self.sizes = [len(part.targets) for part in parts]
