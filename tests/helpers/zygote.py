@@ -24,7 +24,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 from tqdm import tqdm
-from whence.methods.dual import shards, solutions
 
 import whence
 from whence.app import fit as fitting
@@ -32,6 +31,7 @@ from whence.core import files, store
 from whence.features import extract
 from whence.features import job as extracting
 from whence.project import Configuration
+from whence.surrogate import shards, solutions
 
 N, D, K, BATCH = 403, 24, 3, 7
 

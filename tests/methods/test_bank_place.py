@@ -10,11 +10,11 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 from torch import nn
-from whence.methods.dual import vectors
 
 import whence
 from whence.core import store
 from whence.errors import InvalidInputError, StoreError
+from whence.surrogate import vectors
 from whence.surrogate.expansion import Expansion
 
 N, D, K = 60, 5, 3

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from whence.methods.gradient import gradients as module
 
 from tests.methods.test_gradients import classifier, trained
 from whence.errors import InvalidInputError
 from whence.features import extract
+from whence.gradients import gradients as module
 from whence.gradients.gradients import Gradients
 from whence.gradients.projection import Projection, add_blocks, add_blocks_on_device
 from whence.methods import EKFAC, TRAK, Arnoldi, GradCos, GradDot, TracIn

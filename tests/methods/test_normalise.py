@@ -19,10 +19,10 @@ from whence import DualDA, engine
 from whence.errors import AgreementWarning, InvalidInputError
 from whence.features import FeatureBank
 from whence.features.unit import at_unit_length, lengths, row_lengths, unit_rows
-from whence.metrics.localisation import Marked, localise
 from whence.relevance import Concepts
 from whence.relevance.presets import EPSILON
 from whence_studies import pair_flipping
+from whence_studies.suite.localising import Marked, localise
 
 N, D, CLASSES = 90, 6, 3
 

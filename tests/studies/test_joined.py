@@ -9,9 +9,9 @@ import pytest
 from whence.errors import InvalidInputError
 from whence_studies.report.counting import counts
 from whence_studies.report.page import render_page
-from whence_studies.report.summary import Summary
+from whence_studies.report.summary import ResultSummary
 from whence_studies.suite import protocol
-from whence_studies.suite.joined import joined
+from whence_studies.suite.merging import join_protocols
 from whence_studies.suite.results import Results, Row
 
 
@@ -38,10 +38,10 @@ B = results("bb", ["identical_class", "mislabeling"], {"similarity": [0.1, 0.3],
 
 
 def test_methods_are_ranked_over_the_columns_of_all() -> None:
-    found = joined([A, B], "both", "A and B")
+    found = join_protocols([A, B], "both", "A and B")
     assert (found.protocol["name"], found.protocol["title"]) == ("both", "A and B")
     assert list(found.protocol["metrics"]) == ["identical_class", "shortcut", "mislabeling"]
-    summary = Summary(found)
+    summary = ResultSummary(found)
     assert [list(scores.values()) for scores in summary.values.values()] == [
         [1.0, 0.5],
         [0.2, 0.4],
@@ -56,7 +56,7 @@ def test_methods_are_ranked_over_the_columns_of_all() -> None:
 
 
 def test_costs_are_of_the_first_and_facts_of_each() -> None:
-    found = joined([A, B], "both", "A and B")
+    found = join_protocols([A, B], "both", "A and B")
     assert found.value("resources", "graddot", "cpu_seconds") == 1.0
     assert [row.method for row in found.select("scene")] == ["clean, a", "clean, bb"]
     assert [one["name"] for one in found.protocol["joined"]] == ["a", "bb"]
@@ -66,6 +66,6 @@ def test_costs_are_of_the_first_and_facts_of_each() -> None:
 def test_results_on_other_data_and_none_are_refused() -> None:
     other = results("c", ["shortcut"], {"similarity": [1.0]}, data="mnist")
     with pytest.raises(InvalidInputError, match=r"same data\. Got sample, mnist"):
-        joined([A, other], "both", "")
+        join_protocols([A, other], "both", "")
     with pytest.raises(InvalidInputError, match="Got none"):
-        joined([], "both", "")
+        join_protocols([], "both", "")

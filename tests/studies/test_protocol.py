@@ -19,11 +19,11 @@ import torch
 from tools.sample import to_idx
 from torch import nn
 
-from whence.app import evaluate as command
 from whence.core.cache import Cache
 from whence.errors import InvalidInputError, StoreError
 from whence.methods import GradDot
 from whence.metrics.coreset import loss_of
+from whence_studies import command
 from whence_studies.report import charts, page, summary
 from whence_studies.scenes import datasets, networks
 from whence_studies.scenes.training import Recipe, Trainer

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 
 from whence.errors import InvalidInputError
 from whence.methods import DualDA, GradDot
-from whence.metrics.localisation import Marked, localisation, localise, marked_text
+from whence.metrics.localisation import localisation
 from whence.model.extractor import Extractor, find_head
 from whence_studies.scenes.texts import Backbone, LastBlock, TextClassifier, packed, states
+from whence_studies.suite.localising import Marked, localise, marked_text
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers")

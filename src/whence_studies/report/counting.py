@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import rankdata
 
-from whence_studies.report.summary import Summary, kind, paper
+from whence_studies.report.summary import ResultSummary, kind, paper
 from whence_studies.suite.metric import Column
 from whence_studies.suite.protocol import RANDOM, Method
 
@@ -59,7 +59,7 @@ class Count(NamedTuple):
     places: list[Place]
 
 
-def counts(summary: Summary) -> list[Count]:
+def counts(summary: ResultSummary) -> list[Count]:
     """Count the methods in every way that the results allow, the paper's first."""
     rows = [Entrant(m.label, (m,)) for m in summary.methods if m.name != RANDOM]
     every = Count("Every row by itself", "All rows of the table above but Random.", placed(summary, rows))
@@ -67,7 +67,7 @@ def counts(summary: Summary) -> list[Count]:
     return [count for count in found if len(count.places) > 1]
 
 
-def _as_the_paper(summary: Summary) -> Iterator[Count]:
+def _as_the_paper(summary: ResultSummary) -> Iterator[Count]:
     """Count the paper's methods, DualDA with its best C, one C, or a C by rule."""
     known = paper()["method"]
     others = [Entrant(m.label, (m,)) for m in _firsts(summary) if m.name in known["others"]]
@@ -109,7 +109,7 @@ def _as_the_paper(summary: Summary) -> Iterator[Count]:
         yield Count("As the authors ran it", text, placed(summary, [_entrant(best), *theirs]))
 
 
-def _with_choices(summary: Summary) -> Iterator[Count]:
+def _with_choices(summary: ResultSummary) -> Iterator[Count]:
     """Count all methods, each with the best of its options, where some have several."""
     families: dict[str, list[Method]] = {}
     for method in summary.methods:
@@ -133,7 +133,7 @@ def _best_of(methods: Sequence[Method]) -> str:
     return f"{' '.join(common) or methods[0].name}, best of {len(methods)}"
 
 
-def placed(summary: Summary, entrants: Sequence[Entrant]) -> list[Place]:
+def placed(summary: ResultSummary, entrants: Sequence[Entrant]) -> list[Place]:
     """Rank entrants in every column that counts, and give their means, the best first.
 
     Means over different columns do not compare. So who lacks a score in more than half of the columns is not
@@ -174,7 +174,7 @@ def _best(column: Column, scores: Mapping[str, float], entrants: Sequence[Entran
     }
 
 
-def _firsts(summary: Summary) -> list[Method]:
+def _firsts(summary: ResultSummary) -> list[Method]:
     """Return each method once, with the option that comes first."""
     first: dict[str, Method] = {}
     for method in summary.methods:

@@ -10,8 +10,8 @@ from markupsafe import Markup
 from whence_studies.report import charts
 from whence_studies.report.charts import Axis, Dot, Line, line_chart, linear, powers
 from whence_studies.report.counting import Count
-from whence_studies.report.summary import Retrained, Summary, kind
-from whence_studies.report.sweep import Points, Sweep, SweptColumn
+from whence_studies.report.summary import ResultSummary, Retrained, kind
+from whence_studies.report.sweep import Points, SweptColumn, SweptResults
 from whence_studies.suite.metric import Accuracies, Column, Curves
 from whence_studies.suite.protocol import RANDOM, Method
 
@@ -24,7 +24,7 @@ _NONE: Mapping[str, Points] = {}
 class Figures:
     """Draws what results say; a figure without results is empty."""
 
-    def __init__(self, summary: Summary, sweep: Sweep) -> None:
+    def __init__(self, summary: ResultSummary, sweep: SweptResults) -> None:
         self.summary, self.sweep, self.results = summary, sweep, summary.results
 
     def scores(self) -> list[tuple[Column, Markup]]:

@@ -17,8 +17,8 @@ from whence.pages.render import Look, read, render
 from whence_studies.report.charts import legend, number
 from whence_studies.report.counting import Count, counts
 from whence_studies.report.figures import Figures
-from whence_studies.report.summary import Summary, kind, paper
-from whence_studies.report.sweep import Sweep, SweptColumn
+from whence_studies.report.summary import ResultSummary, kind, paper
+from whence_studies.report.sweep import SweptColumn, SweptResults
 from whence_studies.suite.metric import Column, Numbers
 from whence_studies.suite.protocol import Method
 from whence_studies.suite.results import ERROR, Results, Row
@@ -51,8 +51,8 @@ class _Page:
     """What the template shows, part by part; a part without results is empty."""
 
     def __init__(self, results: Results) -> None:
-        self.results, self.summary = results, Summary(results)
-        self.sweep = Sweep(self.summary)
+        self.results, self.summary = results, ResultSummary(results)
+        self.sweep = SweptResults(self.summary)
         self.figures = Figures(self.summary, self.sweep)
         self.labels = {method.key: method.label for method in self.summary.everyone}
         self.columns = self.summary.columns

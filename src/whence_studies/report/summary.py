@@ -60,7 +60,7 @@ class Retrained(NamedTuple):
         return (max if rising else min)(ours[share] for _, ours, _ in self.rows if share in ours)
 
 
-class Summary:
+class ResultSummary:
     """Reads results for the page and for the command line."""
 
     def __init__(self, results: Results) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from whence.metrics.coreset import loss_of
-from whence_studies.report.summary import Summary, paper
+from whence_studies.report.summary import ResultSummary, paper
 from whence_studies.suite.metric import Column
 from whence_studies.suite.protocol import RANDOM, Method
 
@@ -44,10 +44,10 @@ class SweptColumn(NamedTuple):
         return [dict(self.points).get(value) for value in paper()["method"]["choices"]]
 
 
-class Sweep:
+class SweptResults:
     """Reads the sweep of results; it is empty where fewer than three values were taken."""
 
-    def __init__(self, summary: Summary) -> None:
+    def __init__(self, summary: ResultSummary) -> None:
         self.summary, self.results = summary, summary.results
         given = self.results.protocol.get("sweep", {})
         self.option, self.method = given.get("option", ""), given.get("method", paper()["method"]["name"])

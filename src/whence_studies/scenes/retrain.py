@@ -30,7 +30,10 @@ TrainFn = Callable[[View, int], nn.Module]
 MODELS = "Models"
 """What who listens to ``whence.core.progress`` hears of."""
 
-_MODULES = ("data", *(f"evaluate.scenes.{name}" for name in ("loops", "perturb", "retrain", "views")))
+_MODULES = (
+    "whence.data",
+    *(f"whence_studies.scenes.{name}" for name in ("loops", "perturb", "retrain", "views")),
+)
 """Whose code a training can depend on."""
 
 
@@ -182,7 +185,7 @@ def _tasks(
     kinds = [[name, str(t.dtype), list(t.shape)] for name, t in model.state_dict().items()]
     common = {
         "code": code_fingerprint(train_fn),
-        "whence": source(*(f"whence.{module}" for module in _MODULES)),
+        "whence": source(*_MODULES),
         "config": settings,
         "weights": Digest().of(kinds),
     }

@@ -11,7 +11,7 @@ import torch
 
 from whence.core.arrays import Doubles
 from whence.methods import Attributor
-from whence.metrics.resources import Measured, measure
+from whence_studies.resources import Measured, measure
 from whence_studies.scenes.workshop import Scene
 from whence_studies.suite.results import COSTS, Row
 

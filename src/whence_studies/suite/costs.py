@@ -1,14 +1,20 @@
-"""What an evaluation will cost, before it begins."""
+"""What an evaluation will cost, before it begins, and how much of that is done."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from tqdm.auto import tqdm
 
 from whence.core.naming import called
+from whence.core.progress import listening
 from whence.gradients.bank import Kind
-from whence.methods.graddot import WeightsAttributor
 from whence_studies.scenes import networks
+from whence_studies.scenes.retrain import MODELS
 from whence_studies.suite.protocol import Method, Protocol
 
 _FORWARD = 0.4  # of what a sample costs in training, the part that is a pass forward
@@ -54,8 +60,7 @@ def _fit_seconds(protocol: Protocol, method: Method, n: int) -> float:
 
 def _gradients(method: Method) -> Kind | None:
     """Return which gradients a method shares with others."""
-    made = called(method.kind, **method.options)
-    return made.kind if isinstance(made, WeightsAttributor) else None
+    return getattr(called(method.kind, **method.options), "kind", None)
 
 
 def scene_item(protocol: Protocol, metrics: list[str]) -> Item:
@@ -98,3 +103,69 @@ def training_seconds(protocol: Protocol, metric: str) -> float:
     recipe = protocol.model
     steps = protocol.scene(metric).steps
     return max(0.03, steps * recipe.batch_size * networks.find(recipe.name).seconds)
+
+
+class Meter:
+    """Counts planned seconds as done while parts of a plan go on; most of them go into training models.
+
+    Parameters
+    ----------
+    protocol
+        What is run.
+    show
+        Whether a bar is shown. Without it a line is said for every tenth.
+    say
+        Takes these lines.
+    """
+
+    def __init__(self, protocol: Protocol, show: bool, say: Callable[[str], Any]) -> None:
+        self.done, self.total = 0.0, sum(item.seconds for item in plan(protocol))
+        self._say = None if show else say
+        self._bar = tqdm(
+            total=self.total,
+            desc=protocol.name,
+            bar_format="{desc}: {percentage:3.0f}%|{bar}| {elapsed} gone, {remaining} left",
+            disable=not show,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.close()
+
+    @property
+    def share(self) -> float:
+        """What part of the work is done."""
+        return self.done / self.total
+
+    @contextmanager
+    def part(self, seconds: float) -> Iterator[None]:
+        """Do a part of the plan: at its end as many seconds are done, whatever was counted of it before."""
+        end = self.done + seconds
+        yield
+        self._advance(end - self.done)
+
+    @contextmanager
+    def training(self, seconds: float) -> Iterator[None]:
+        """Count so many seconds for every model that is trained inside, or read since it was before."""
+        before = 0
+
+        def hear(what: str, done: int, total: int) -> None:
+            nonlocal before
+            if what == MODELS:
+                self._advance((done - before) * seconds if done else 0.0)
+                before = done
+
+        with listening(hear):
+            yield
+
+    def _advance(self, seconds: float) -> None:
+        seconds = max(0.0, min(seconds, self.total - self.done))
+        tenths = int(10 * self.share)
+        self.done += seconds
+        self._bar.update(seconds)
+        if self._say is not None and tenths < int(10 * self.share) < 10:
+            self._say(f"{self.share:.0%} of the work is done")

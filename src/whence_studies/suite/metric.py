@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy.typing as npt
+from pydantic import create_model
 
 from whence.core.registry import Registry, register
 from whence.core.tables import Count, Share, Table
@@ -210,6 +211,32 @@ class Metric(Table):
     def shared_trainings(self) -> int:
         """Count the models that are trained for all methods together, beside the one that is explained."""
         return 0
+
+
+def register_variant(
+    base: type[Metric], name: str, text: str, defaults: Mapping[str, Any], **of_class: Any
+) -> None:
+    """Register a metric that differs from another in its name, the defaults of options, and class attributes.
+
+    Parameters
+    ----------
+    base
+        The metric that it is a variant of.
+    name
+        Of the variant, in protocols and results.
+    text
+        What it measures, in a sentence.
+    defaults
+        Of options, by name.
+    of_class
+        Other class attributes, such as ``columns``.
+    """
+    kinds = {option: (base.model_fields[option].annotation, value) for option, value in defaults.items()}
+    title = name.title().replace("_", "")
+    made = create_model(title, __base__=base, __doc__=text, __module__=base.__module__, **kinds)  # type: ignore[call-overload]
+    for attribute, value in {"name": name, **of_class}.items():
+        setattr(made, attribute, value)
+    register(made)
 
 
 METRICS: Registry[type[Metric]] = Registry(

@@ -80,9 +80,10 @@ class Method(Table):
                 raise InvalidInputError(
                     f"The keys of options of {self.name} must be among {', '.join(taken)}. Got {option!r}."
                 )
-        if self.by_value and not issubclass(self.kind, Effects):
+        if self.by_value and not self.kind.capabilities.effects:
             raise InvalidInputError(
-                f"'by_value' must be false of {self.name}: {Effects.name} alone tells what samples are worth."
+                f"'by_value' must be false for {self.name}, which does not predict what samples are worth. "
+                f"Use a method of effects, such as {Effects.name}."
             )
         return self
 

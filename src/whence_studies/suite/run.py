@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from whence.attribution.surrogate_attributor import SurrogateAttributor
 from whence.core import contents, store
 from whence.core.arrays import Array
 from whence.core.cache import Cache, Slot
@@ -26,8 +25,7 @@ from whence_studies.scenes.datasets import SOURCES
 from whence_studies.scenes.workshop import Scene, Workshop
 from whence_studies.suite import results
 from whence_studies.suite.case import Case
-from whence_studies.suite.costs import cell_seconds, scene_seconds, training_seconds
-from whence_studies.suite.meter import Meter
+from whence_studies.suite.costs import Meter, cell_seconds, scene_seconds, training_seconds
 from whence_studies.suite.metric import Metric
 from whence_studies.suite.protocol import Method, Protocol
 from whence_studies.suite.results import COSTS, ERROR, Results, Row
@@ -232,10 +230,9 @@ class _Runner:
     def _measure(self, case: Case, metric: Metric) -> list[Row]:
         if case.method.tune and case.method.key not in self.chosen:
             raise WhenceError("its options could not be chosen")
-        rows, fitted = [*metric.measure(case), *case.resources()], case.fitted
-        if isinstance(fitted, SurrogateAttributor) and fitted.kappa_ is not None:
-            rows = [*rows, case.row(metric.name, "kappa", fitted.kappa_)]
-        return rows
+        rows = [*metric.measure(case), *case.resources()]
+        kappa = getattr(case.fitted, "kappa_", None)
+        return rows if kappa is None else [*rows, case.row(metric.name, "kappa", kappa)]
 
     def _whole(self, scene: Callable[[], Scene], names: list[str]) -> list[Row]:
         """Facts about the scene, and what metrics say of all methods together."""

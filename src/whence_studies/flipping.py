@@ -1,4 +1,4 @@
-"""Pair flipping: how fast a pair's score falls when the features go that its relevance maps point at."""
+"""ExplainedPair flipping: how fast a pair's score falls when the features go that its relevance maps point at."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from whence.core.display import Columns, displayed
 from whence.core.progress import bar
 from whence.errors import InvalidInputError
 from whence.explanation import Contribution
-from whence.methods.dualda import DualDA
+from whence.methods import DualDA
 from whence.metrics.comparison import standard_error, table, ties
-from whence.metrics.removal import Baseline, Removable, removal_order
 from whence.model.inputs import check_batch, take, to_model
 from whence.relevance.xda import Method
+from whence_studies.removal import Baseline, Removable, removal_order
 
 Map = npt.NDArray[np.float32]
 Side = Literal["test", "train"]
@@ -92,7 +92,7 @@ class FlippingResult:
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class ExplainedPair:
     """A test sample and a training sample, with the maps of their score by each method.
 
     Attributes
@@ -131,7 +131,7 @@ class ExplainedPairs:
 
     explainer: DualDA
     methods: tuple[str, ...]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[ExplainedPair, ...]
 
     def flip(
         self,
@@ -188,7 +188,7 @@ class ExplainedPairs:
         )
 
     def _orders(
-        self, pair: Pair, side: Side, sample: Removable, sign: float, n_random: int, seed: list[int]
+        self, pair: ExplainedPair, side: Side, sample: Removable, sign: float, n_random: int, seed: list[int]
     ) -> tuple[Ints, Ints]:
         """Return orders (R, units) of removal, and the method (R,) that each belongs to."""
         rng = np.random.default_rng(seed)
@@ -201,7 +201,9 @@ class ExplainedPairs:
         ]
         return np.repeat(np.arange(len(orders)), [len(some) for some in orders]), np.concatenate(orders)
 
-    def _without(self, pair: Pair, side: Side, sample: Removable, orders: Ints, counts: Ints) -> Doubles:
+    def _without(
+        self, pair: ExplainedPair, side: Side, sample: Removable, orders: Ints, counts: Ints
+    ) -> Doubles:
         """Scores (R, steps) of a pair without the first units, ``counts`` (steps,), of each order."""
         ranks = np.argsort(orders, axis=1)
         extractor, width = self.explainer.require_model().extractor, self.explainer.batch_size
@@ -214,7 +216,7 @@ class ExplainedPairs:
             found[rows] = self._scores(pair, side, features)
         return found.reshape(len(orders), len(counts))
 
-    def _scores(self, pair: Pair, side: Side, features: Tensor) -> Doubles:
+    def _scores(self, pair: ExplainedPair, side: Side, features: Tensor) -> Doubles:
         """τ (n,) of a pair where one side has other features (n, d)."""
         read = self.explainer.surrogate_.stored.as_read
         other = read(pair.features["train" if side == "test" else "test"][None])[0]
@@ -244,7 +246,7 @@ def explain_pairs(
         )
     n = check_batch(x)
     targets = [None] * n if target is None else explainer.task_.check_target(target, n).tolist()
-    pairs: list[Pair] = []
+    pairs: list[ExplainedPair] = []
     tests = bar("Explaining", n, "tests", parts=range(n), show=explainer.show_progress)
     for test in tests:
         one = take(x, slice(test, test + 1))
@@ -259,7 +261,9 @@ def explain_pairs(
             of_train = to_model(model.extractor.model, explainer.require_data().take([index]))
             inputs: dict[Side, Any] = {"test": of_test, "train": of_train}
             features = {side: model.extractor(part)[0].double().cpu() for side, part in inputs.items()}
-            pairs.append(Pair(test, index, lam, inputs, features, dict(zip(explained, same, strict=True))))
+            pairs.append(
+                ExplainedPair(test, index, lam, inputs, features, dict(zip(explained, same, strict=True)))
+            )
     if not pairs:
         raise InvalidInputError(
             "'x' must have proponents or opponents for a method that is not random. Found no pairs."
