@@ -1,4 +1,4 @@
-"""ExplainedPair flipping: how fast a pair's score falls when the features go that its relevance maps point at."""
+"""Pair flipping: how fast a pair's score falls when the features go that its relevance maps point at."""
 
 from __future__ import annotations
 

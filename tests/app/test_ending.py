@@ -11,7 +11,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.commands import whole
+
+pytestmark = pytest.mark.alone
 
 
 def command(place: Path, *arguments: str, group: bool = False) -> subprocess.Popen[str]:

@@ -8,7 +8,7 @@ import pytest
 from whence import engine
 from whence.audit.heldout import held_out_scores
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.alone
 
 rng = np.random.default_rng(0)
 Y = np.arange(120) % 3

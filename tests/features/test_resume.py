@@ -15,7 +15,7 @@ import pytest
 from tests.helpers import zygote
 from tests.helpers.killing import Kills, Zygote
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+pytestmark = [pytest.mark.alone, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
 
 
 @pytest.fixture(scope="module")

@@ -149,7 +149,7 @@ def test_a_failure_is_reported_and_loses_no_other(tmp_path, notes) -> None:
     assert sorted(notes()) == [1, 2, 13, 13]
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 def test_a_process_that_dies_takes_no_other_with_it(tmp_path, notes) -> None:
     jobs = [(DATA, seed) for seed in (666, 13, 1, 2)]
     with pytest.warns(RetrainingWarning) as warned:
@@ -192,7 +192,7 @@ retrain(train, [(DATA, seed) for seed in range(8)], architecture(), sys.argv[1],
 """
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.alone)])
 def test_killed_and_resumed(tmp_path, notes, workers) -> None:
     script, cache = tmp_path / "script.py", tmp_path / "cache"
     script.write_text(SCRIPT)
