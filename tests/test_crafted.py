@@ -17,6 +17,7 @@ from safetensors.numpy import save_file
 from torch import nn
 
 import whence
+from tests.helpers.nets import mlp
 from whence import methods
 from whence.app.info import facts
 from whence.core import store
@@ -50,8 +51,7 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def network() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, D), nn.ReLU(), nn.Linear(D, K))
+    return mlp(4, D, K)
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ from whence_studies.scenes.views import View
 from whence_studies.scenes.workshop import Workshop
 from whence_studies.suite import costs, protocol, results, run
 from whence_studies.suite.case import Case
-from whence_studies.suite.metrics.coreset import Coreset
+from whence_studies.suite.metrics.coreset import CoresetSelection
 from whence_studies.suite.results import ERROR, Results, Row
 
 TABLES: dict[str, Any] = {
@@ -273,7 +273,7 @@ def test_methods_that_choose_the_same_samples_share_models() -> None:
         recorder = Recorder()
         case = Case(recorder, SimpleNamespace(key="a", kind=GradDot, by_value=False), {})  # type: ignore[arg-type]
         vars(case)["scores"] = np.array([importance])
-        Coreset(fractions=[0.5], seeds=1).measure(case)
+        CoresetSelection(fractions=[0.5], seeds=1).measure(case)
         asked.append([part.tolist() for part, _ in recorder.parts])
     assert asked == [[[0, 1]], [[0, 1]]]
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.helpers.nets import train
 from whence.errors import InvalidInputError
 from whence.methods import DualDA, GradDot
 from whence.metrics.localisation import localisation
@@ -153,11 +154,7 @@ def test_training_does_not_depend_on_dropout(backbone: Backbone) -> None:
 def _trained(backbone: Backbone) -> LastBlock:
     torch.manual_seed(0)
     block, inputs = LastBlock(backbone, 4), packed(states(backbone, TEXTS))
-    optimizer = torch.optim.AdamW(block.parameters(), 0.01)
-    for _ in range(10):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(block(inputs), torch.arange(4)).backward()
-        optimizer.step()
+    train(block, inputs, torch.arange(4), 10, 0.01, optimizer=torch.optim.AdamW)
     return block.eval()
 
 
