@@ -73,7 +73,8 @@ def hundredth(name: str) -> protocol.Protocol:
     most = 90 if folders else data["train"]  # folders have 120 images for training
     data |= {"train": min(most, data["train"] // 100), "test": 12, "held_out": 20}
     model |= {"steps": max(6, model["steps"] // 1000), "device": "cpu", "batch_size": 32, "checkpoints": 2}
-    model["name"] = {"resnet18": "resnet8", "unpooled-cnn": "narrow-cnn"}.get(model["name"], model["name"])
+    if model["name"] in ("resnet18", "unpooled-cnn"):
+        model["name"] = "narrow-cnn"
     for options in tables["metrics"].values():
         options |= {key: max(4, options[key] // 100) for key in ("subsets", "tuning") if key in options}
         options |= {"train": data["train"]} if "train" in options else {}
@@ -86,6 +87,8 @@ def hundredth(name: str) -> protocol.Protocol:
     tables["methods"] = [method for method in tables["methods"] if method["name"] != "hingerp"]
     for method in tables["methods"]:
         method["tune"] = {name: values[:2] for name, values in method.get("tune", {}).items()}
+        if method["name"] == "ekfac":  # half of the time otherwise
+            method["options"] = {**method.get("options", {}), "n_samples": 20}
     sweep = {
         "values": [1e-5, 1e-3, 1e-1],
         "fractions": [0.5],

@@ -235,7 +235,7 @@ def test_scores_are_those_of_the_definition(finished: tuple[Path, Results]) -> N
 
 def test_every_table_has_random_and_every_cell(finished: tuple[Path, Results]) -> None:
     _, found = finished
-    shown = summary.Summary(found)
+    shown = summary.ResultSummary(found)
     assert next(method.name for method, _ in shown.table()) == "random"
     for _, cells in shown.table():
         for column, cell in zip(shown.columns, cells, strict=True):
@@ -380,7 +380,7 @@ def test_the_papers_numbers_stand_beside_ours(finished: tuple[Path, Results]) ->
     np.testing.assert_allclose(kept, [0.9871, 0.9774], rtol=1e-12)
     assert summary.printed(coreset, method, 0.25) is None
     assert "98.8" in html  # DualDA at C = 0.001, half of the samples kept
-    ranks = next(one for one in summary.Summary(mnist).statements() if one["id"] == "rank")
+    ranks = next(one for one in summary.ResultSummary(mnist).statements() if one["id"] == "rank")
     assert ranks["theirs"] == 4
 
 
@@ -393,7 +393,7 @@ def test_ranks_and_ties_by_hand() -> None:
         rows += [Row("identical_class", name, "each", i, v) for i, v in enumerate(values)]
     rows += [Row("mislabeling", n, "score", None, v) for n, v in (("random", 0.5), ("a", 0.7))]
     config = {"methods": methods, "metrics": {"identical_class": {}, "mislabeling": {}}, "data": "sample"}
-    found = summary.Summary(Results(tuple(rows), config, {}))
+    found = summary.ResultSummary(Results(tuple(rows), config, {}))
     assert found.ranks == {"random": (2.5, 2), "a": (1.25, 2), "b": (1.5, 1)}
     cells = {method.name: cells[0] for method, cells in found.table()}
     assert (cells["a"].best, cells["b"].best, cells["random"].best, cells["random"].tied) == (

@@ -128,7 +128,7 @@ class CoresetSelection(Metric):
 def _importance(case: Case) -> Doubles:
     """Return how important a method takes every training sample, (N,)."""
     scene = case.scene
-    if case.method.name == RandomAttributor.name:
+    if case.method.kind.name == RandomAttributor.name:
         return np.zeros(len(scene.inputs))
     if not case.method.by_value:
         return coreset.importance(case.scores)
