@@ -43,7 +43,7 @@ class FlippingResult:
     areas : (method, pair) area under each pair's curve; **lower is better**
     scores : (pair,) τ(0); positive for proponents, negative for opponents
     tests, trains : (pair,) which test sample, and which training sample
-    ties : (method, method) whether two mean areas cannot be told apart: the 95 % interval of their difference
+    ties : (method, method) whether two mean areas may be equal: the 95 % interval of their difference
         over test samples drawn with replacement holds 0
     """
 
@@ -113,8 +113,8 @@ class ExplainedPair:
 
     def map(self, method: str, side: Side) -> Map:
         """Relevance by a method on one of the samples."""
-        found = self.explained[method]
-        return found.test_map if side == "test" else found.train_map
+        maps = self.explained[method]
+        return maps.test_map if side == "test" else maps.train_map
 
 
 @displayed("methods", "pairs")
@@ -199,7 +199,7 @@ class ExplainedPairs:
             else lots
             for name in self.methods
         ]
-        return np.repeat(np.arange(len(orders)), [len(some) for some in orders]), np.concatenate(orders)
+        return np.repeat(np.arange(len(orders)), [len(rows) for rows in orders]), np.concatenate(orders)
 
     def _without(
         self, pair: ExplainedPair, side: Side, sample: Removable, orders: Ints, counts: Ints
@@ -208,13 +208,13 @@ class ExplainedPairs:
         ranks = np.argsort(orders, axis=1)
         extractor, width = self.explainer.require_model().extractor, self.explainer.batch_size
         n = len(orders) * len(counts)
-        found = np.empty(n)
+        scores = np.empty(n)
         for begin in range(0, n, width):
             rows = np.arange(begin, min(begin + width, n))
             order, step = np.divmod(rows, len(counts))
             features = extractor(sample.without(ranks[order] < counts[step, None]))
-            found[rows] = self._scores(pair, side, features)
-        return found.reshape(len(orders), len(counts))
+            scores[rows] = self._scores(pair, side, features)
+        return scores.reshape(len(orders), len(counts))
 
     def _scores(self, pair: ExplainedPair, side: Side, features: Tensor) -> Doubles:
         """τ (n,) of a pair where one side has other features (n, d)."""
@@ -289,7 +289,7 @@ def pair_flipping(
     """Measure how well relevance maps find the features that the scores of pairs rest on.
 
     The most relevant features of one sample of a pair are removed first, and the pair's score
-    τ = λ (f(x)·f(x_i) + bias) is computed again, λ and the other sample as they were. The area under
+    τ = λ (f(x)·f(x_i) + bias) is computed again, λ and the other sample unchanged. The area under
     τ(removed)/τ(0) over the share removed is **lower the better** the map is. Of an opponent, whose score is
     negative, the most relevant features are those with the most negative relevance.
 

@@ -59,12 +59,12 @@ def mask(name: str, values: Any, shape: tuple[int | None, ...]) -> Mask:
 
 def split_mask(name: str, values: Any, n: int, what: str = "samples") -> Mask:
     """Return booleans (n,) with both values among them, or raise."""
-    found = mask(name, values, (n,))
-    if found.all() or not found.any():
+    marked = mask(name, values, (n,))
+    if marked.all() or not marked.any():
         raise InvalidInputError(
-            f"'{name}' must mark some of the {what} and not all. Got {int(found.sum())} of {n}."
+            f"'{name}' must mark some of the {what} and not all. Got {int(marked.sum())} of {n}."
         )
-    return found
+    return marked
 
 
 def _check_shape(name: str, array: Array, shape: tuple[int | None, ...]) -> None:

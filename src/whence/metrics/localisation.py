@@ -58,8 +58,8 @@ def localisation(relevance: Any, inside: Any, places: Any = None) -> Localisatio
     values = (values.sum(0) if with_channels else values).ravel()
     where = where.ravel()
     if places is not None:
-        found = classes("places", to_array("places", places).ravel(), len(where))
-        _, numbered = np.unique(found, return_inverse=True)
+        numbers_of_places = classes("places", to_array("places", places).ravel(), len(where))
+        _, numbered = np.unique(numbers_of_places, return_inverse=True)
         values, where = np.bincount(numbered, values), np.bincount(numbered, where) > 0
     where = split_mask("inside", where, len(where), "places")
     positive = values.clip(min=0)
@@ -80,7 +80,7 @@ def caught_pairs(scores: Any, poisoned_mask: Any, k: int = 10, pairs: int = 1) -
     Parameters
     ----------
     scores : (T, N)
-        Of tests that the shortcut fooled, for the class it stands for.
+        Of tests that the shortcut fooled, for the class that has it in training.
     poisoned_mask : (N,) or (T, N)
         True where a training sample has the shortcut: any, or the one of that test.
     k
@@ -96,12 +96,12 @@ def caught_pairs(scores: Any, poisoned_mask: Any, k: int = 10, pairs: int = 1) -
     """
     k = check_count("k", k)
     pairs = check_count("pairs", pairs)
-    found = numbers("scores", scores, (None, None))
-    T, N = found.shape
-    each = to_array("poisoned_mask", poisoned_mask).ndim == 2
-    poisoned = np.broadcast_to(mask("poisoned_mask", poisoned_mask, (T, N) if each else (N,)), (T, N))
+    values = numbers("scores", scores, (None, None))
+    T, N = values.shape
+    per_test = to_array("poisoned_mask", poisoned_mask).ndim == 2
+    poisoned = np.broadcast_to(mask("poisoned_mask", poisoned_mask, (T, N) if per_test else (N,)), (T, N))
     caught: list[tuple[int, int]] = []
-    for test, row in enumerate(found):
+    for test, row in enumerate(values):
         order = np.argsort(-row, kind="stable")[:k]
         hits = order[poisoned[test, order] & (row[order] > 0)][:pairs]
         caught += [(test, int(i)) for i in hits]

@@ -28,7 +28,7 @@ from whence_studies.scenes.weights import load_weights, save_weights
 
 TrainFn = Callable[[View, int], nn.Module]
 MODELS = "Models"
-"""What who listens to ``whence.core.progress`` hears of."""
+"""Name of this progress for listeners of ``whence.core.progress``."""
 
 _MODULES = (
     "whence.data",
@@ -84,7 +84,7 @@ def retrain(
 ) -> list[Run]:
     """Train a model on each of several data sets, or read it where it was trained before.
 
-    Each model is saved as soon as it is trained: when the process is killed, calling this again goes on after
+    Each model is saved as soon as it is trained: when the process is killed, calling this again resumes after
     the last one. A training that fails is warned of and tried again next time; the others go on.
 
     A model is found again by the code of ``train_fn`` with the constants, functions and enclosed values it
@@ -104,7 +104,7 @@ def retrain(
     cache_dir
         Folder for the weights, as safetensors; nothing in it runs when it is read.
     config
-        What makes trainings differ beside the code and the data; JSON must be able to hold it.
+        What makes trainings differ besides the code and the data; JSON must be able to hold it.
     engine
         Where trainings run, as for ``whence.engine.run``: one after the other here, or several at a time with
         ``"processes"``, to which function and data must be sendable. The models are the same.
@@ -130,9 +130,9 @@ def retrain(
     cache = Cache(cache_dir)
     tasks = _tasks(train_fn, jobs, model, cache, config)
     cache.make()
-    found = {task.path: _seconds(task.path) for task in tasks}
+    seconds_of = {task.path: _seconds(task.path) for task in tasks}
     # The same model may be asked for several times, and is trained once.
-    missing = list({task.path: task for task in tasks if found[task.path] is None}.values())
+    missing = list({task.path: task for task in tasks if seconds_of[task.path] is None}.values())
     # All in one function, which is sent once: data that several tasks share are sent once too.
     train = partial(_train, train_fn, missing)
     ended: dict[Path, Outcome] = {}
@@ -142,14 +142,14 @@ def retrain(
         progress.tell(MODELS, len(tasks) - len(missing), len(tasks))
         for outcome in engines.run(train, range(len(missing)), engine, threads=threads):
             ended[missing[outcome.place].path] = outcome
-            failed = sum(each.error is not None for each in ended.values())
+            failed = sum(outcome_so_far.error is not None for outcome_so_far in ended.values())
             watched.set_postfix_str(f"{failed} failed" if failed else "", refresh=False)
             watched.update()
             progress.tell(MODELS, len(tasks) - len(missing) + len(ended), len(tasks))
     runs = []
     # Warned of after all is done, so that a warning that is made an error stops no training.
     for number, task in enumerate(tasks):
-        end, cached = ended.get(task.path, Outcome(number, found[task.path])), task.path not in ended
+        end, cached = ended.get(task.path, Outcome(number, seconds_of[task.path])), task.path not in ended
         error = None if end.error is None else f"{type(end.error).__name__}: {end.error}"
         runs.append(Run(task.seed, task.path, end.value or 0.0, cached, error, end.details, model))
         if error is not None:
@@ -238,6 +238,6 @@ def code_fingerprint(function: Callable[..., Any]) -> str:
     """Identify a function by its code and by what it uses from around it; of a method, not its object.
 
     That is the values it encloses, and of the user's own modules the constants, functions and classes. What
-    else the training depends on, the caller says in ``config``.
+    else the training depends on, the caller passes in ``config``.
     """
     return Digest().of(getattr(function, "__func__", function))

@@ -32,11 +32,11 @@ _CIFAR = "the binary version of CIFAR-10 at https://www.cs.toronto.edu/~kriz/cif
 
 def _read_sample() -> dict[str, Any]:
     """Read the embedded part of Fashion-MNIST."""
-    found = sample.load()
+    embedded = sample.load()
     return {
-        "train": (found.train_images, found.train_labels),
-        "test": (found.test_images, found.test_labels),
-        "class_names": found.class_names,
+        "train": (embedded.train_images, embedded.train_labels),
+        "test": (embedded.test_images, embedded.test_labels),
+        "class_names": embedded.class_names,
     }
 
 
@@ -44,12 +44,12 @@ def _read_idx(folder: Path, *, name: str, class_names: tuple[str, ...], where: s
     """Read MNIST or Fashion-MNIST."""
     here = folder / name
     require(here, f"the four files train-images-idx3-ubyte.gz … t10k-labels-idx1-ubyte.gz of {where}")
-    found: dict[str, Any] = {"class_names": class_names}
+    parts: dict[str, Any] = {"class_names": class_names}
     for part, split in (("train", "train"), ("test", "t10k")):
         images = _idx_file(here, f"{split}-images-idx3-ubyte", where)
         labels = _idx_file(here, f"{split}-labels-idx1-ubyte", where)
-        found[part] = torch.from_numpy(images.astype(np.float32) / 255)[:, None], labels.astype(np.int64)
-    return found
+        parts[part] = torch.from_numpy(images.astype(np.float32) / 255)[:, None], labels.astype(np.int64)
+    return parts
 
 
 def _idx_file(folder: Path, name: str, where: str) -> npt.NDArray[np.uint8]:

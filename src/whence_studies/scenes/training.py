@@ -110,7 +110,7 @@ class Trainer:
     encoder: Encoder | None = None
 
     def build(self, seed: int, inputs: Tensor | None = None) -> nn.Module:
-        """Make an untrained network for inputs (N, …); torch's own random state is left as it was."""
+        """Make an untrained network for inputs (N, …); torch's own random state is left unchanged."""
         given = self.inputs if inputs is None else inputs
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -162,12 +162,12 @@ class Trainer:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """What a training depends on beside its data and its seed, for the names of saved models."""
-        model, own = self.build(0), self.recipe.train
+        """What a training depends on besides its data and its seed, for the names of saved models."""
+        model, function = self.build(0), self.recipe.train
         return {
             "recipe": self.recipe.model_dump(exclude={"checkpoints"}),
             "network": Digest().of([structure(model), dict(model.state_dict())]),
-            "train": None if own is None else code_fingerprint(named("model.train", own)),
+            "train": None if function is None else code_fingerprint(named("model.train", function)),
             "code": source(*(f"whence_studies.scenes.{module}" for module in _MODULES)),
         }
 
@@ -299,7 +299,7 @@ def with_statistics(model: nn.Module, state: Mapping[str, Tensor], inputs: Tenso
     Parameters
     ----------
     model
-        Of the same kind; it stays as it is.
+        Of the same kind; it is left unchanged.
     state
         Its weights and statistics at a checkpoint; returned unchanged without BatchNorm.
     inputs

@@ -61,12 +61,12 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
 def load_weights(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
     """Return a copy of ``model``, in eval mode, with the weights from a file that ``save_weights`` wrote."""
     state, _ = read_tensors(path)
-    found = copy.deepcopy(model)
+    loaded = copy.deepcopy(model)
     try:
-        found.load_state_dict(state)
+        loaded.load_state_dict(state)
     except RuntimeError as error:
         raise StoreError(f"{path} holds the weights of another architecture: {error}") from error
-    return found.eval()
+    return loaded.eval()
 
 
 @dataclass

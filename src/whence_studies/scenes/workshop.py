@@ -132,18 +132,18 @@ class Scene:
     def shared(self, attributor: Attributor) -> dict[str, SharedReading]:
         """Return what an attributor reads of the training set and others read too, as ``fit`` takes it.
 
-        It is read once, by who comes first, and belongs to the cost of all.
+        It is read once, by the first, and belongs to the cost of all.
         """
         if getattr(attributor, "layers", "last") != "last":
             return {}
-        found = {"features": self._features}
+        readings = {"features": self._features}
         kind: Kind | None = getattr(attributor, "kind", None)
         if kind is not None:
             if kind not in self._gradients:
                 read = partial(cast(WeightsAttributor, attributor).collect, self.bank)
                 self._gradients[kind] = SharedReading(*spending(read, lambda bank: bank.nbytes))
-            found["gradients"] = self._gradients[kind]
-        return found
+            readings["gradients"] = self._gradients[kind]
+        return readings
 
     def fit(self, attributor: Attributor) -> Attributor:
         """Fit an attributor, with what others have read."""
@@ -212,7 +212,7 @@ class Workshop:
         test, held_out = (datasets.taken(tests, places, tests.class_names) for places in (asked, rest))
         materials = Materials(self, train, test, held_out, spec.steps)
         scene = self.protocol.metrics[metric].stage(materials)
-        plain = not scene.facts  # where tests are changed, the metric says what there is to know of them
+        plain = not scene.facts  # where tests are changed, the metric adds its own facts
         labels = scene.train.labels
         scene.facts.update(train_accuracy=float((scene.said == labels).mean()), n_train=len(labels))
         if plain:

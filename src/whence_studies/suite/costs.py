@@ -33,14 +33,14 @@ class Item(NamedTuple):
 
 def cell_seconds(protocol: Protocol, metric: str, method: Method) -> float:
     """CPU-seconds that a cell will take, roughly."""
-    spec, found = protocol.scene(metric), protocol.metric(metric, method)
+    spec, measuring = protocol.scene(metric), protocol.metric(metric, method)
     seconds = max(0.05, _fit_seconds(protocol, method, spec.train or 50_000))
-    choices = math.prod(map(len, method.tune.values())) if found.chooses and method.tune else 0
-    fits = choices + found.fittings(method)
+    choices = math.prod(map(len, method.tune.values())) if measuring.chooses and method.tune else 0
+    fits = choices + measuring.fittings(method)
     # Metrics of one scene share a fit.
     together = [name for name in protocol.scenes()[spec] if protocol.takes_part(name, method)]
     seconds *= fits if metric == together[0] else max(fits - 1, 0)
-    return max(0.05, seconds) + found.trainings() * training_seconds(protocol, metric)
+    return max(0.05, seconds) + measuring.trainings() * training_seconds(protocol, metric)
 
 
 def _fit_seconds(protocol: Protocol, method: Method, n: int) -> float:
@@ -54,8 +54,13 @@ def _fit_seconds(protocol: Protocol, method: Method, n: int) -> float:
     before = protocol.methods[: protocol.methods.index(method)]
     if (kind := _gradients(method)) is not None and kind in map(_gradients, before):
         cost = _AGAIN
-    some = min(n, getattr(made, "n_samples", None) or n)
-    return networks.find(protocol.model.name).slower * cost * (some + _SCORING * (n - some)) / 1_000
+    n_curvature = min(n, getattr(made, "n_samples", None) or n)
+    return (
+        networks.find(protocol.model.name).slower
+        * cost
+        * (n_curvature + _SCORING * (n - n_curvature))
+        / 1_000
+    )
 
 
 def _gradients(method: Method) -> Kind | None:
@@ -79,7 +84,7 @@ def scene_item(protocol: Protocol, metrics: list[str]) -> Item:
 
 
 def scene_items(protocol: Protocol, metrics: list[str]) -> list[Item]:
-    """Say what will be done in the scene of some metrics, and what it costs."""
+    """List what will be done in the scene of some metrics, and what it costs."""
     items = [scene_item(protocol, metrics)]
     for metric in metrics:
         methods = [method for method in protocol.methods if protocol.takes_part(metric, method)]
@@ -94,7 +99,7 @@ def scene_seconds(protocol: Protocol, metrics: list[str]) -> float:
 
 
 def plan(protocol: Protocol) -> list[Item]:
-    """Say what will be done, and what it costs, part by part."""
+    """List what will be done, and what it costs, part by part."""
     return [item for metrics in protocol.scenes().values() for item in scene_items(protocol, metrics)]
 
 

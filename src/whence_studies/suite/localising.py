@@ -54,7 +54,7 @@ class Marked(NamedTuple):
 
 
 def too_weak(scene: Scene) -> str:
-    """Say so where a shortcut fools fewer tests than a score should be measured on."""
+    """Return a note where a shortcut fools fewer tests than a score should be measured on."""
     facts = scene.facts
     if facts["fooled"] >= facts["needed"]:
         return ""
@@ -65,7 +65,7 @@ def too_weak(scene: Scene) -> str:
 
 
 def caught_shortcuts(case: Case, metric: str, fooled: Mask, n_tests: int) -> list[Row]:
-    """Explain caught shortcuts, and tell how much of the relevance lies on them.
+    """Explain caught shortcuts, and measure how much of the relevance lies on them.
 
     Of each test, the strongest proponent with the test's shortcut among the first ten is explained. Gives the
     share of the tests that have one, and over these pairs and for both samples the means of what
@@ -96,12 +96,12 @@ def caught_shortcuts(case: Case, metric: str, fooled: Mask, n_tests: int) -> lis
     train, tests, names = scene.train, scene.test, scene.train.class_names or ()
     on_tests, on_train = _shortcuts(tests), _shortcuts(train)
     pairs = caught_pairs(case.scores[rows], on_tests[rows, None] == on_train, _PROPONENTS)
-    found = [
+    results = [
         case.row(metric, "caught", len(pairs) / len(rows)),
         case.row(metric, "caught_of", len(rows)),
     ]
     if not len(pairs):
-        return found
+        return results
     places = [(int(rows[test]), sample) for test, sample in pairs.tolist()]
     marked = [
         (_marked(scene, tests[t][0], on_tests[t]), _marked(scene, train[i][0], on_train[i]))
@@ -117,26 +117,26 @@ def caught_shortcuts(case: Case, metric: str, fooled: Mask, n_tests: int) -> lis
     for side in ("test", "train"):
         for name in ("auc", "share", "chance"):
             values = [getattr(getattr(one, side), name) for one in measured]
-            found.append(case.row(metric, f"map_{name}_{side}", float(np.mean(values))))
+            results.append(case.row(metric, f"map_{name}_{side}", float(np.mean(values))))
     if isinstance(train[0][0], str):
-        some = zip(places[:_EXAMPLES], marked, measured, strict=False)
-        for k, ((t, i), (test, sample), one) in enumerate(some):
-            told = {
+        examples = zip(places[:_EXAMPLES], marked, measured, strict=False)
+        for k, ((t, i), (test, sample), one) in enumerate(examples):
+            words = {
                 "predicted": names[scene.explained[t]],
                 "true": names[tests.true_labels[t]],
                 "test": _words(tests[t][0], test, one.on_test),
                 "train": _words(train[i][0], sample, one.on_train),
             }
-            found.append(case.row(metric, "example", float(case.scores[t, i]), k, json.dumps(told)))
-    return found
+            results.append(case.row(metric, "example", float(case.scores[t, i]), k, json.dumps(words)))
+    return results
 
 
 def _shortcuts(samples: View) -> Array:
     """Return the shortcut of each sample, (n,) of objects, None for none."""
-    found = np.full(len(samples), None)
+    shortcuts = np.full(len(samples), None)
     for mark in samples.samples.marks:
-        found[mark.where] = mark.change
-    return found
+        shortcuts[mark.where] = mark.change
+    return shortcuts
 
 
 def _marked(scene: Scene, inputs: Any, shortcut: Word | Painted) -> Marked:
@@ -174,8 +174,8 @@ def tokens_inside(tokeniser: Any, text: str, word: str, length: int) -> Mask:
         raise InvalidInputError(f"'word' must stand in the text. Got {word!r} for {text!r}.")
     starts, ends = _characters(tokeniser, text, length)
     covered = np.zeros(len(text) + 1, dtype=np.int64)
-    for found in re.finditer(f"(?={re.escape(word)})", text):  # occurrences may overlap
-        covered[found.start() + 1 : found.start() + len(word) + 1] = 1
+    for occurrence in re.finditer(f"(?={re.escape(word)})", text):  # occurrences may overlap
+        covered[occurrence.start() + 1 : occurrence.start() + len(word) + 1] = 1
     before = np.cumsum(covered)  # characters of the word in front of each place
     return before[ends] > before[starts]
 
@@ -245,10 +245,12 @@ def localise(
     here, there = (start(extractor, one.inputs, method) for one in (test, train))
     _check_features(explainer, index, there.features)
     lam = torch.as_tensor(explainer.lam_[[index]][:, [target]].toarray()[:, 0])
-    own, theirs = (explainer.surrogate_.stored.divisors(one.features.detach()) for one in (here, there))
-    weight = torch.as_tensor(explainer.coef_[target, : there.features.shape[1]]) / own[0].cpu()
-    each = (lam[:, None].to(own) / (own * theirs)).to(there.features)
-    maps = only(pair_maps(here, there, each * there.features, each * here.features, weight))
+    own_divisors, their_divisors = (
+        explainer.surrogate_.stored.divisors(one.features.detach()) for one in (here, there)
+    )
+    weight = torch.as_tensor(explainer.coef_[target, : there.features.shape[1]]) / own_divisors[0].cpu()
+    factor = (lam[:, None].to(own_divisors) / (own_divisors * their_divisors)).to(there.features)
+    maps = only(pair_maps(here, there, factor * there.features, factor * here.features, weight))
     on_test, on_train = (one[0].cpu().numpy() for one in (maps.test, maps.train))
     measured = localisation(on_test, *test[1:]), localisation(on_train, *train[1:])
     return PairLocalisation(*measured, on_test, on_train)
@@ -261,8 +263,8 @@ def _check_features(explainer: DualDA, index: int, features: Tensor) -> None:
             f"'index' must be that of a support vector, other samples score 0. Got {index}."
         )
     fitted = explainer.vectors_[int(np.searchsorted(explainer.support_, index))]
-    found = explainer.surrogate_.stored.as_read(features.detach())[0]
-    apart = float((found.to(fitted) - fitted).norm() / fitted.norm())
+    read = explainer.surrogate_.stored.as_read(features.detach())[0]
+    apart = float((read.to(fitted) - fitted).norm() / fitted.norm())
     if not apart < 0.01:  # rounding and padding leave less
         raise InvalidInputError(
             f"'train' must be the sample that was fitted. The features of sample {index} differ by "

@@ -28,15 +28,19 @@ def join_protocols(several: Sequence[Results], name: str, title: str) -> Results
     if not several:
         raise InvalidInputError("'several' must hold results of a protocol. Got none.")
     first = several[0]
-    data = [found.protocol["data"]["name"] for found in several]
+    data = [results.protocol["data"]["name"] for results in several]
     if len(set(data)) > 1:
         raise InvalidInputError(f"'several' must be results on the same data. Got {', '.join(data)}.")
     rows: list[Row] = []
     seen: set[str] = set()
-    for found in several:
-        rows += [_with_protocol(row, found.protocol["name"]) for row in found.rows if row.metric not in seen]
-        seen |= {row.metric for row in found.rows} - {"scene"}
-    return Results(tuple(rows), _protocol([found.protocol for found in several], name, title), first.versions)
+    for results in several:
+        rows += [
+            _with_protocol(row, results.protocol["name"]) for row in results.rows if row.metric not in seen
+        ]
+        seen |= {row.metric for row in results.rows} - {"scene"}
+    return Results(
+        tuple(rows), _protocol([results.protocol for results in several], name, title), first.versions
+    )
 
 
 def _with_protocol(row: Row, protocol: str) -> Row:
@@ -59,10 +63,10 @@ def _protocol(several: Sequence[dict[str, Any]], name: str, title: str) -> dict[
 
 def _firsts(tables: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return all entries of some tables, of equal names the first."""
-    found: dict[str, Any] = {}
+    first: dict[str, Any] = {}
     for table in tables:
-        found |= {name: value for name, value in table.items() if name not in found}
-    return found
+        first |= {name: value for name, value in table.items() if name not in first}
+    return first
 
 
 def merge_runs(wanted: Protocol, several: Sequence[Results]) -> Results:
@@ -88,9 +92,9 @@ def merge_runs(wanted: Protocol, several: Sequence[Results]) -> Results:
             f"Got {len(several)} runs. Run these methods in one folder."
         )
     blocks: _Blocks = {}
-    for found in several:
-        _check_protocol(wanted, found)
-        for key, rows in _blocks(found).items():
+    for results in several:
+        _check_protocol(wanted, results)
+        for key, rows in _blocks(results).items():
             if key[0] != COSTS and blocks.setdefault(key, rows) != rows:
                 raise InvalidInputError(_difference(key, blocks[key], rows))
             blocks.setdefault(key, rows)
@@ -100,20 +104,20 @@ def merge_runs(wanted: Protocol, several: Sequence[Results]) -> Results:
     here = {method.key for method in wanted.methods} & {method for _, method in blocks}
     kept = [method for method in wanted.methods if method.key in here]
     protocol = wanted.model_copy(update={"methods": kept}).as_dict()
-    return Results(tuple(rows), protocol, _merged_versions([found.versions for found in several]))
+    return Results(tuple(rows), protocol, _merged_versions([results.versions for results in several]))
 
 
-def _blocks(found: Results) -> _Blocks:
+def _blocks(results: Results) -> _Blocks:
     """Group rows by metric and method."""
     blocks: _Blocks = {}
-    for row in found.rows:
+    for row in results.rows:
         blocks.setdefault((row.metric, row.method), []).append(row)
     return blocks
 
 
-def _check_protocol(wanted: Protocol, found: Results) -> None:
+def _check_protocol(wanted: Protocol, results: Results) -> None:
     """Raise where results are of another protocol, or of a method with other options."""
-    asked, given = wanted.as_dict(), dict(found.protocol)
+    asked, given = wanted.as_dict(), dict(results.protocol)
     known, methods = asked.pop("methods"), given.pop("methods")
     for name in sorted({*asked, *given}):
         if asked.get(name) != given.get(name):
@@ -130,7 +134,7 @@ def _check_protocol(wanted: Protocol, found: Results) -> None:
 
 
 def _difference(key: tuple[str, str], one: list[Row], other: list[Row]) -> str:
-    """Say where two runs differ."""
+    """Describe where two runs differ."""
     pairs = ((a, b) for a, b in zip(one, other, strict=False) if a != b)
     a, b = next(pairs, (None, None))
     what = f"{len(one)} and {len(other)} rows" if a is None or b is None else f"{a.value!r} and {b.value!r}"
@@ -144,8 +148,8 @@ def _difference(key: tuple[str, str], one: list[Row], other: list[Row]) -> str:
 
 def _merged_versions(several: list[dict[str, Any]]) -> dict[str, str]:
     """Return the versions of all runs, several for one name where they differ."""
-    found: dict[str, dict[str, None]] = {}
+    merged: dict[str, dict[str, None]] = {}
     for versions in several:
         for name, text in versions.items():  # which may be of several runs itself
-            found.setdefault(name, {}).update(dict.fromkeys(text.split(", ")))
-    return {name: ", ".join(texts) for name, texts in found.items()}
+            merged.setdefault(name, {}).update(dict.fromkeys(text.split(", ")))
+    return {name: ", ".join(texts) for name, texts in merged.items()}

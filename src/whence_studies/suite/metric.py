@@ -38,7 +38,7 @@ __all__ = [
 
 
 Output = Literal["logit", "log_prob"]
-"""What LDS foretells of retrained models."""
+"""What LDS predicts of retrained models."""
 CLEAN = "clean"
 """The scene of the data as they come."""
 
@@ -52,7 +52,7 @@ class Column:
     title, unit : of the column
     rising : whether more is better
     first : the loss at the smallest share instead of the metric's own score
-    ties : how methods are told apart: "bootstrap" over the rows "each"; "runs", the same for all methods, by
+    ties : how ties are judged: "bootstrap" over the rows "each"; "runs", the same for all methods, by
         the logarithms' spread; "given" in rows "tied_with_best"; "none"
     how : the same in words, for the page; {seeds} is the number of training seeds
     metric : of the rows that it shows; that of the metric itself where none is given
@@ -123,7 +123,7 @@ class Metric(Table):
     ----------
     name : in protocols and results
     columns : of the table of scores
-    sections : what the page shows beside the table
+    sections : what the page shows next to the table
     swept : quantities that the page draws over the sweep, with title and unit; a line for each ``x`` of rows
     scene : name of the scene that it is measured in; metrics of the scene "clean" share it
     sweeps : whether the methods of a sweep are measured too
@@ -180,7 +180,7 @@ class Metric(Table):
         return 1
 
     def depends(self, protocol: Protocol) -> Any:
-        """Return what else of a protocol its numbers depend on, beside scene, method and options."""
+        """Return what else of a protocol its numbers depend on, besides scene, method and options."""
         return None
 
     @property
@@ -209,7 +209,7 @@ class Metric(Table):
         return 0
 
     def shared_trainings(self) -> int:
-        """Count the models that are trained for all methods together, beside the one that is explained."""
+        """Count the models that are trained for all methods together, besides the one that is explained."""
         return 0
 
 

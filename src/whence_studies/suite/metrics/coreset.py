@@ -95,19 +95,19 @@ class CoresetSelection(Metric):
     def measure(self, case: Case) -> list[Row]:
         """Return losses and accuracies by share, and the weighted mean of each seed."""
         inputs, labels = case.scene.held_out
-        found = [
+        performances = [
             coreset.performance(networks.logits(model, inputs).numpy(), labels)
             for model in case.scene.retrained(self._parts(case))
         ]
         shape = self.seeds, len(self.fractions)
-        losses = np.array([one.loss for one in found]).reshape(shape)
-        accuracies = np.array([one.accuracy for one in found]).reshape(shape)
-        each = [coreset.weighted_mean(row, self.fractions) for row in losses]
+        losses = np.array([one.loss for one in performances]).reshape(shape)
+        accuracies = np.array([one.accuracy for one in performances]).reshape(shape)
+        means = [coreset.weighted_mean(row, self.fractions) for row in losses]
         curves = {"loss": losses.mean(0), "accuracy": accuracies.mean(0)}
         if self.seeds > 1:
             curves[coreset.SPREAD] = accuracies.std(0, ddof=1)
         curves |= {coreset.loss_of(seed): row for seed, row in enumerate(losses)}
-        rows = case.rows_of(self.name, np.array(each))
+        rows = case.rows_of(self.name, np.array(means))
         for quantity, values in curves.items():
             rows += case.curve(self.name, quantity, self.fractions, values)
         return rows
@@ -132,9 +132,9 @@ def _importance(case: Case) -> Doubles:
         return np.zeros(len(scene.inputs))
     if not case.method.by_value:
         return coreset.importance(case.scores)
-    found = audit.values(cast(Effects, case.attributor), scene.tests, scene.test.labels)
+    values = audit.values(cast(Effects, case.attributor), scene.tests, scene.test.labels)
     worth = np.zeros(len(scene.inputs))
-    worth[found.indices] = found.values
+    worth[values.indices] = values.values
     return worth
 
 

@@ -48,7 +48,7 @@ class Mislabeling(Metric):
     ----------
     share : of labels that are wrong
     checkpoint : "last" explains the network at the end of its training, "best" that of its checkpoints which
-        is right on most of the held-out tests. The scene tells how many of the wrong labels it fits
+        is right on most of the held-out tests. The scene records how many of the wrong labels it fits
     """
 
     name = "mislabeling"
@@ -99,14 +99,14 @@ class Mislabeling(Metric):
         placements = mislabeling_placements(influence, marked)
         curve = mislabeling_curve(influence, marked)
         x = np.linspace(0, 1, _POINTS)
-        found = np.interp(x, curve.inspected, curve.found)
+        shares = np.interp(x, curve.inspected, curve.found)
         note = "0.5 by construction: every sample has the same self-influence" if constant else ""
         others = [
             case.row(self.name, name, float(mislabeling_auc(order, marked)))
             for name, order in self._others(case).items()
         ]
         rows = case.rows_of(self.name, placements, note)
-        return [*rows, *case.curve(self.name, "curve", x, found), *others]
+        return [*rows, *case.curve(self.name, "curve", x, shares), *others]
 
     def _others(self, case: Case) -> dict[str, Doubles]:
         """Return other orders (N,) of DualDA, each larger where a label is more suspicious."""
@@ -134,12 +134,14 @@ def _features(scene: Scene, fitted: Attributor) -> Tensor:
 
 
 def _best(scene: Scene) -> TrainedNetwork:
-    """Return the network as it was when it was right on most of the held-out tests, and what was before."""
+    """Return the network at its best accuracy on the held-out tests, with the checkpoints before."""
     trained, (inputs, labels) = scene.trained, scene.held_out
     if not trained.checkpoints:
         return trained
-    said = (networks.logits(_at(scene, state), inputs).argmax(1).numpy() for state in trained.checkpoints)
-    at = int(np.argmax([(found == labels).mean() for found in said]))
+    predicted = (
+        networks.logits(_at(scene, state), inputs).argmax(1).numpy() for state in trained.checkpoints
+    )
+    at = int(np.argmax([(classes == labels).mean() for classes in predicted]))
     model, so_far = _at(scene, trained.checkpoints[at]), slice(0, at + 1)
     return TrainedNetwork(model, trained.checkpoints[so_far], trained.learning_rates[so_far])
 

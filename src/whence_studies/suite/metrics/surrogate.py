@@ -1,4 +1,4 @@
-"""Surrogates: how well a method's own last layer stands for the model's, and how DualDA's fits."""
+"""Surrogates: how well a method's own last layer matches the model's, and how DualDA's fits."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class SurrogateFaithfulness(Metric):
     def measure(self, case: Case) -> list[Row]:
         """Compare the surrogate's layer with the model's."""
         scene, limits = case.scene, case.method.kind.capabilities
-        fitted: Any = case.attributor  # with coef_, as its capabilities say
+        fitted: Any = case.attributor  # with coef_, as its capabilities declare
         train, test = scene.bank, scene.bank_of_tests
         model, features = fitted.require_model(), test.features
         if model.extractor.layers is not None:  # the layer is one on features of its own
