@@ -3,6 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 OUT ?= whence-demo
+WORKERS ?= 2
 FUZZ_CASES ?= 10000
 FUZZ_SEED ?= 0
 
@@ -11,11 +12,14 @@ FUZZ_SEED ?= 0
 demo: $(VENV)/.installed
 	$(BIN)/whence demo --out $(OUT)
 
+# First the tests that may share the machine, a worker per core, then the others one after another; both run whatever
+# the first come to, and either fails it. Of a file all tests run in one worker, with its fixtures.
 test: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not alone" -n $(WORKERS) --dist loadfile; parallel=$$?; \
+	$(BIN)/python -m pytest -m alone && exit $$parallel
 
 # The manual, in docs/_build: its tutorials run, and a warning is an error.
 docs: $(VENV)/.installed-docs

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import whence
+from tests.helpers.nets import mlp
 from whence.errors import InvalidInputError, ModelError, NotFittedError, WhenceError
 from whence.features import FeatureBank
 from whence.methods import get, names
@@ -20,8 +21,7 @@ METHODS = names()
 
 
 def network() -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+    return mlp(4, 6, 3)
 
 
 def image_network() -> nn.Sequential:
@@ -114,8 +114,9 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize(
+    ("kind", "method"), [*((kind, "dualda") for kind in MODELS), *(("function", name) for name in METHODS)]
+)
 def test_what_is_no_model_to_explain_is_refused_by_what_it_is(kind: str, method: str) -> None:
     make, message = MODELS[kind]
     with refused(f"(?s){message}", ModelError):

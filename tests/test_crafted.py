@@ -15,17 +15,18 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 from torch import nn
-from whence.methods.dual import solutions
 
 import whence
+from tests.helpers.nets import mlp
 from whence import methods
 from whence.app.info import facts
 from whence.core import store
 from whence.core.cache import Cache
 from whence.errors import StoreError, WhenceError
 from whence.features import folder
+from whence.surrogate import solutions
 from whence_studies.scenes import weights
-from whence_studies.scenes.training import Trained
+from whence_studies.scenes.training import TrainedNetwork
 from whence_studies.suite import results
 from whence_studies.suite.run import Cells
 
@@ -50,8 +51,7 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def network() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, D), nn.ReLU(), nn.Linear(D, K))
+    return mlp(4, D, K)
 
 
 @pytest.fixture(scope="module")
@@ -406,10 +406,10 @@ def test_crafted_weights_are_refused_or_harmless(tmp_path: Path) -> None:
 
 def test_crafted_models_of_a_scene_are_refused_or_harmless(tmp_path: Path) -> None:
     state = {name: tensor.clone() for name, tensor in network().state_dict().items()}
-    Trained(network(), [state], [0.1]).write(tmp_path)
+    TrainedNetwork(network(), [state], [0.1]).write(tmp_path)
 
     def read(path: Path) -> None:
-        Trained.read(path.parent, network())
+        TrainedNetwork.read(path.parent, network())
 
     whole = tmp_path / "whole"
     (tmp_path / "1.safetensors").rename(whole)

@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 
 import whence
 import whence_studies
+from tests.helpers.nets import mlp
 from whence import methods
 from whence.core.display import brief, table
 from whence.errors import InvalidInputError, NotFittedError
@@ -35,8 +36,7 @@ NAMES = ["Sandal", "Ankle boot", EVIL]
 
 @functools.cache
 def network() -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, K)).eval()
+    return mlp(4, 6, K).eval()
 
 
 @functools.cache
@@ -145,12 +145,11 @@ def test_text_is_escaped_and_long_text_cut() -> None:
 
 
 def public_records() -> list[type]:
-    rooms = ("attributors", "audit", "svm", "features", "explanation", "relevance", "evaluate", "data")
-    found = []
-    for room in rooms:
-        module = importlib.import_module(f"whence.{room}")
-        found += [getattr(module, name) for name in module.__all__]
-    kinds = {kind for kind in found if isinstance(kind, type)}
+    packages = ("methods", "audit", "svm", "features", "explanation", "relevance", "data")
+    modules = [importlib.import_module(f"whence.{name}") for name in packages]
+    modules.append(importlib.import_module("whence_studies"))
+    public = [getattr(module, name) for module in modules for name in module.__all__]
+    kinds = {kind for kind in public if isinstance(kind, type)}
     return sorted(
         (k for k in kinds if dataclasses.is_dataclass(k) or hasattr(k, "_fields")),
         key=lambda kind: kind.__name__,

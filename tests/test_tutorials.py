@@ -9,11 +9,15 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
-TUTORIALS = sorted((Path(__file__).parents[1] / "docs" / "tutorials").glob("*.py"))
+FOLDER = Path(__file__).parents[1] / "docs" / "tutorials"
 NEEDS = {"text": "transformers", "cluster": "ray"}
+TUTORIALS = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.alone] if path.stem == "cluster" else [])
+    for path in sorted(FOLDER.glob("*.py"))
+]
 
 
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", TUTORIALS)
 def test_a_tutorial_runs(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,10 +17,9 @@ from tools.versus import VERDICTS, Compared, compared
 
 from whence_studies.report import page
 from whence_studies.report.counting import Count, Place, counts
-from whence_studies.report.summary import Cell, Summary
+from whence_studies.report.summary import Cell, ResultSummary
 from whence_studies.suite import protocol, results
-from whence_studies.suite.joined import joined
-from whence_studies.suite.united import united
+from whence_studies.suite.merging import join_protocols, merge_runs
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PUBLISHED = DOCS / "results"
@@ -118,7 +117,7 @@ def main(folder: Path | None) -> None:
         if any(metric.compares for metric in wanted.metrics.values()):
             runs = runs[-1:]  # scores that are compared are of one run: a new one takes the place of the old
         if runs:
-            _write(name, united(wanted, [results.read(path) for path in runs]))
+            _write(name, merge_runs(wanted, [results.read(path) for path in runs]))
     for name, together in study.together.items():
         parts = [one for one in together.protocols if _published(one)]
         if len(parts) > 1:
@@ -139,7 +138,7 @@ def _published(name: str) -> bool:
 def _joined(name: str) -> results.Results:
     """Join what is published of the protocols that belong together."""
     together = protocol.suite(STUDY).together[name]
-    return joined([_read(one) for one in together.protocols if _published(one)], name, together.title)
+    return join_protocols([_read(one) for one in together.protocols if _published(one)], name, together.title)
 
 
 def filled(text: str) -> str:
@@ -167,8 +166,8 @@ def _read(name: str) -> results.Results:
 
 
 @cache
-def _summary(name: str) -> Summary:
-    return Summary(_read(name))
+def _summary(name: str) -> ResultSummary:
+    return ResultSummary(_read(name))
 
 
 @cache
@@ -233,7 +232,7 @@ def _counts() -> str:
     """Make the table of mean ranks: a row per way to count, a column per data set."""
     study = protocol.suite(STUDY).together
     pages = [one for one, together in study.items() if sum(map(_published, together.protocols)) > 1]
-    found = {one: {count.title: count for count in counts(Summary(_joined(one)))} for one in pages}
+    found = {one: {count.title: count for count in counts(ResultSummary(_joined(one)))} for one in pages}
     titles = list(dict.fromkeys(title for each in found.values() for title in each))
     rows = [["counted", *(study[one].title.removeprefix("The study: ") for one in pages)]]
     rows.append(["---"] * len(rows[0]))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from whence_studies.report.summary import Summary
+from whence_studies.report.summary import ResultSummary
 from whence_studies.suite.metric import Column
 from whence_studies.suite.results import Results
 
@@ -37,7 +37,7 @@ def compared(results: Results, first: str, second: str) -> Iterator[Compared]:
     are level where the 95 % interval of one holds the other.
     """
     both = [given for given in results.protocol["methods"] if given["label"] in (first, second)]
-    summary = Summary(replace(results, protocol={**results.protocol, "methods": both}))
+    summary = ResultSummary(replace(results, protocol={**results.protocol, "methods": both}))
     keys = {method.label: method.key for method in summary.methods}
     if keys.keys() != {first, second}:
         return
@@ -55,7 +55,7 @@ def compared(results: Results, first: str, second: str) -> Iterator[Compared]:
         )
 
 
-def _overlap(summary: Summary, column: Column, *keys: str) -> bool:
+def _overlap(summary: ResultSummary, column: Column, *keys: str) -> bool:
     """Return whether the interval of one of two scores holds the other one."""
     values, ends = summary.values[column], [summary.interval(column, key) for key in keys]
     pairs = zip(ends, (values[key] for key in reversed(keys)), strict=True)

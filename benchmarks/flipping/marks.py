@@ -14,7 +14,7 @@ from benchmarks.flipping.images import trained
 from whence import DualDA
 from whence.core.arrays import Mask
 from whence.core.cache import Cache
-from whence.metrics.localisation import Marked, caught_pairs, localisation, localise
+from whence.metrics.localisation import caught_pairs, localisation
 from whence.metrics.scores import fooled
 from whence.model.extractor import Extractor, find_head
 from whence_studies import add_shortcut
@@ -22,6 +22,7 @@ from whence_studies.scenes import datasets
 from whence_studies.scenes.shortcuts import BoxAndFrame, CentreBox, Frame
 from whence_studies.scenes.workshop import Materials, Workshop
 from whence_studies.suite import protocol as protocols
+from whence_studies.suite.localising import Marked, localise
 
 CLASS, SHARE, PROPONENTS = 2, 0.3, 10
 STUDY = "study-cifar10-shortcut"

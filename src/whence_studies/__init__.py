@@ -15,10 +15,8 @@ from whence.metrics.faithfulness import (
     support_counts,
     surrogate_faithfulness,
 )
-from whence.metrics.flipping import ExplainedPairs, FlippingResult, explain_pairs, pair_flipping
 from whence.metrics.lds import compare_lds, lds, lds_reliability, random_subsets
 from whence.metrics.localisation import caught_pairs, localisation
-from whence.metrics.resources import Resources, measure
 from whence.metrics.scores import (
     fooled,
     identical_class,
@@ -30,6 +28,8 @@ from whence.metrics.scores import (
     shortcut_ap,
     sparsity_curve,
 )
+from whence_studies.flipping import ExplainedPairs, FlippingResult, explain_pairs, pair_flipping
+from whence_studies.resources import Resources, measure
 from whence_studies.scenes.datasets import Source
 from whence_studies.scenes.loops import fixed_steps, predict
 from whence_studies.scenes.networks import Network, TextInputs

@@ -9,11 +9,11 @@ from typing import Any
 from whence.app.outputs import check_folder
 from whence.errors import WhenceError
 from whence_studies.report import page
-from whence_studies.report.summary import Summary
+from whence_studies.report.summary import ResultSummary
 from whence_studies.scenes import datasets
 from whence_studies.suite import protocol, results
 from whence_studies.suite.costs import plan
-from whence_studies.suite.joined import joined
+from whence_studies.suite.merging import join_protocols
 from whence_studies.suite.run import run as run_protocol
 
 
@@ -81,7 +81,7 @@ def _run_one(
 ) -> Path:
     found = run_protocol(wanted, folder, out, show_progress=show_progress, say=say)
     page.write(out / "index.html", found)
-    _say_scores(Summary(found), say)
+    _say_scores(ResultSummary(found), say)
     return out / "index.html"
 
 
@@ -93,7 +93,7 @@ def _write_together(wanted: protocol.Suite, out: Path, say: Callable[[str], Any]
         if missing := [part.parent.name for part in parts if not part.exists()]:
             say(f"{name}: no page of all yet, for there are no results of {', '.join(missing)}.")
             continue
-        found = joined([results.read(part) for part in parts], name, together.title)
+        found = join_protocols([results.read(part) for part in parts], name, together.title)
         results.write(out / f"{name}.parquet", found)
         page.write(out / f"{name}.html", found)
         pages.append(out / f"{name}.html")
@@ -114,7 +114,7 @@ def _say_plan(wanted: protocol.Protocol, say: Callable[[str], Any]) -> None:
     say(f"  Estimate: {total:,.0f} CPU-seconds, {on}; less where cells are finished already.")
 
 
-def _say_scores(summary: Summary, say: Callable[[str], Any]) -> None:
+def _say_scores(summary: ResultSummary, say: Callable[[str], Any]) -> None:
     """Print the table of scores."""
     titles = [*(column.title for column in summary.columns), "CPU-s" if summary.on_cpu else "seconds"]
     widths = [max(map(len, (m.label for m in summary.methods))), *(max(8, len(title)) for title in titles)]

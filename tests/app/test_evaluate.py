@@ -64,7 +64,6 @@ def test_a_dry_run_and_mistakes(tmp_path: Path) -> None:
     assert "Put" in str(missing.exception)
 
 
-@pytest.mark.slow
 def test_the_tiny_protocol_runs_through(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli.app, ["evaluate", "--protocol", "tiny", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output

@@ -36,7 +36,7 @@ lds = { subsets = 4, seeds = 1 }
 """
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 def test_commands_give_the_same_wherever_they_work(place: Path) -> None:
     for where in ("local", "processes:2"):
         out = f"{where[:5]}.whence"
@@ -47,7 +47,7 @@ def test_commands_give_the_same_wherever_they_work(place: Path) -> None:
     assert len(json.loads(found[0].stdout)["columns"]["index"]) == 90
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 def test_an_evaluation_gives_the_same_in_processes(place: Path) -> None:
     (place / "mine.toml").write_text(PROTOCOL)
     found = []

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks import audit, mislabelled
+from tests.helpers.nets import mlp, train
 
 CLEANLAB = """
 class Datalab:
@@ -45,14 +46,8 @@ def points(seed: int) -> tuple[Tensor, Tensor, mislabelled.Fit]:
     noise = torch.randn(160, 2, generator=torch.Generator().manual_seed(seed))
 
     def fit(inputs: Tensor, given: Tensor, seed: int) -> tuple[nn.Module, str]:
-        torch.manual_seed(seed)
-        model = nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))
-        optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
-        for _ in range(60):
-            loss = nn.functional.cross_entropy(model(inputs), given)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+        model = mlp(2, 8, 8, 4, seed=seed)
+        train(model, inputs, given, 60, 0.02, optimizer=torch.optim.AdamW)
         return model.eval(), "4"
 
     return corners[truth] + 0.3 * noise, truth, fit

@@ -74,7 +74,7 @@ def two():
         yield processes
 
 
-@pytest.mark.parametrize("chosen", ["local", Local(), pytest.param("two", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("chosen", ["local", Local(), pytest.param("two", marks=pytest.mark.alone)])
 @pytest.mark.parametrize("threads", [None, 1, 2])
 def test_every_engine_gives_the_same_bits(chosen, threads, request) -> None:
     chosen = request.getfixturevalue(chosen) if chosen == "two" else chosen
@@ -106,7 +106,7 @@ def test_an_error_is_told_with_its_item() -> None:
     assert told.value.__notes__ == ["In piece 1 of 2, 'fail'"]
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 def test_what_goes_wrong_in_a_process_costs_its_piece_alone(two) -> None:
     items = ["a", "kill", "fail", "b", "odd", "warn", "sample", "lock", "leave", "c"]
     with pytest.warns(DataWarning, match="careful") as warned:
@@ -124,7 +124,7 @@ def test_what_goes_wrong_in_a_process_costs_its_piece_alone(two) -> None:
     assert "ended with exit code 5" in str(outcomes["leave"].error)
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 def test_an_error_of_a_process_shows_what_was_called_there(two) -> None:
     with pytest.raises(ValueError, match="bad luck") as told:
         engine.results(trouble, ["fail", "a"], two)
@@ -192,7 +192,7 @@ def until(condition, seconds: float = 60) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     script = start(tmp_path, 3)
     out, err = script.communicate(timeout=120)
@@ -200,7 +200,7 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     assert sorted(out.split()) == ["0", "1", "2"]
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_processes_end_with_their_parent(tmp_path: Path, how) -> None:
     # Ctrl-C ends all at once, long before a piece would end; else what was under way is finished.
@@ -215,7 +215,7 @@ def test_processes_end_with_their_parent(tmp_path: Path, how) -> None:
     assert len(begun) <= 4
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 def test_closing_ends_what_runs(two) -> None:
     outcomes = engine.run(time.sleep, [0.01, 60, 60], two)
     assert next(outcomes).place == 0
@@ -269,7 +269,7 @@ def _sent_as_it_is():
 whose = _sent_as_it_is()  # which process does this
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 def test_processes_stay_for_the_runs_to_come() -> None:
     processes = Processes(2)
     with engine.using(processes):
@@ -295,7 +295,7 @@ def test_processes_stay_for_the_runs_to_come() -> None:
     until(lambda: not any(map(running, first | second)))
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 def test_processes_of_a_name_end_with_the_block_or_the_run() -> None:
     with engine.using("processes:1"):
         found = {*engine.results(whose, [0]), *engine.results(whose, [0])}
@@ -305,7 +305,7 @@ def test_processes_of_a_name_end_with_the_block_or_the_run() -> None:
     assert not any(map(running, engine.results(whose, [0], "processes:1")))
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 def test_one_that_died_between_runs_costs_nothing() -> None:
     with Processes(2) as processes:
         first, other = set(engine.results(whose, [0.2] * 4, processes))
@@ -318,7 +318,7 @@ def test_one_that_died_between_runs_costs_nothing() -> None:
     assert os.getpid() not in engine.results(whose, [0], processes)  # which begins another
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 def test_runs_at_the_same_time_and_what_they_leave(two, tmp_path: Path, monkeypatch) -> None:
     outer = engine.run(whose, [0.01] * 6, two)
     ours = {next(outer).value}
@@ -336,7 +336,7 @@ def test_runs_at_the_same_time_and_what_they_leave(two, tmp_path: Path, monkeypa
     assert engine.results(eval, ["__import__('torch').get_num_threads()"], two) == [before]
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize("threads", [1, 2])
 def test_cores_are_shared_out_among_pieces_with_their_threads(threads) -> None:
     found = set(engine.results(whose, [0.3] * 8, "processes", threads=threads))
@@ -371,7 +371,7 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize("how", ["kill", "end"])
 def test_processes_that_wait_end_with_their_parent(tmp_path: Path, how) -> None:
     (tmp_path / "script.py").write_text(IDLE if how == "end" else IDLE.replace("600", "2"))

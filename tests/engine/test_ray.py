@@ -117,7 +117,7 @@ def model() -> nn.Sequential:
 
 
 @needs_ray
-@pytest.mark.slow
+@pytest.mark.alone
 def test_two_workers_of_which_one_is_killed_in_each_kind_of_work(cluster: Path, monkeypatch) -> None:
     """One test, since Ray and its workers take seconds to begin."""
     chosen = engine.Ray(n_shards=2)

@@ -15,7 +15,7 @@ import pytest
 from tests.helpers import zygote
 from tests.helpers.killing import Kills, Zygote
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+pytestmark = [pytest.mark.alone, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_extraction_killed_anywhere_ends_with_the_same_bytes(processes: Zygote, 
     expected = contents(tmp_path / "whole")
     rng = random.Random(0)
     trial, places = 0, set()
-    while trial < 10 or len(places) < 5:
+    while trial < 6 or len(places) < 3:
         trial += 1
         assert trial < 60, "too few of the kills came while rows were written"
         job = {"start": "extract", "cache": str(tmp_path / f"{trial}")}
@@ -69,7 +69,7 @@ def test_a_fit_killed_anywhere_ends_with_the_same_explainer(processes: Zygote, t
     assert (tmp_path / "x.whence").read_bytes() == expected
     rng = random.Random(0)
     trial, origins = 0, set()
-    while trial < 6 or not {"resumed", "reused"} <= origins:
+    while trial < 4 or not {"resumed", "reused"} <= origins:
         trial += 1
         assert trial < 60, "too few of the kills came while rows were written, or while solving"
         cache = tmp_path / f"{trial}"
@@ -127,7 +127,7 @@ def test_a_command_killed_while_solving_or_saving_ends_with_the_same_files(
 ) -> None:
     """The long version is ``python -m benchmarks kills``."""
     kills = Kills(processes, tmp_path, seed=0)
-    while min(kills.counts["solving"], kills.counts["saving"]) < 3:
+    while min(kills.counts["solving"], kills.counts["saving"]) < 2:
         assert sum(kills.counts.values()) < 60, (
             f"too few of the kills came where they were to: {kills.counts}"
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-import whence_studies as evaluate
+import whence_studies as studies
 from tests.fuzz import kinds, things, world
 from tests.fuzz.calling import Arg, Call, need
 from whence import engine
@@ -56,11 +56,11 @@ ENGINE = [
     Call("Processes", lambda: engine.Processes, {"n": Arg(kinds.count(none=True), lambda: 2)}),
 ]
 PARTS = [
-    Call("Source", lambda: lambda read: evaluate.Source("own", read), {"read": MAKES}),
-    Call("Network", lambda: lambda make: evaluate.Network("own", make), {"make": MAKES}),
+    Call("Source", lambda: lambda read: studies.Source("own", read), {"read": MAKES}),
+    Call("Network", lambda: lambda make: studies.Network("own", make), {"make": MAKES}),
     Call(
         "Network.build",
-        lambda: lambda make: evaluate.Network("own", make).build(world.X(), world.K),
+        lambda: lambda make: studies.Network("own", make).build(world.X(), world.K),
         {"make": MAKES},
         lambda result, args: isinstance(result, nn.Module),
     ),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-import whence_studies as evaluate
+import whence_studies as studies
 from tests.fuzz import kinds, things, world
 from tests.fuzz.calling import FUNCTIONS, K_ARG, SEED, SHOWN, TARGET, TESTS, Arg, Call, need
 from tests.fuzz.of_audits import EXPLAINER, PART
@@ -41,7 +41,7 @@ def train(dataset: Any, seed: int) -> nn.Module:
 
 
 def _steps(**given: Any) -> Any:
-    return list(evaluate.fixed_steps(**given))
+    return list(studies.fixed_steps(**given))
 
 
 def _marked(kind: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,15 +49,15 @@ def _marked(kind: Callable[..., Any]) -> Callable[..., Any]:
 
 
 VIEWS = [
-    Call("evaluate.view", lambda: evaluate.view, {"data": VIEW, "show_progress": SHOWN}),
+    Call("studies.view", lambda: studies.view, {"data": VIEW, "show_progress": SHOWN}),
     Call(
-        "evaluate.subset",
-        lambda: evaluate.subset,
+        "studies.subset",
+        lambda: studies.subset,
         {"data": VIEW, "indices": need(things.INDICES + kinds.NONE, lambda: [0, 2])},
     ),
     Call(
-        "evaluate.flip_labels",
-        lambda: evaluate.flip_labels,
+        "studies.flip_labels",
+        lambda: studies.flip_labels,
         {
             "data": VIEW,
             "share": PART._replace(needed=True),
@@ -66,27 +66,27 @@ VIEWS = [
         },
     ),
     Call(
-        "evaluate.group_labels",
-        lambda: evaluate.group_labels,
+        "studies.group_labels",
+        lambda: studies.group_labels,
         {
             "data": VIEW,
             "groups": need(kinds.labels(None, rows=False), lambda: np.array([0, 1, 0])),
         },
     ),
     Call(
-        "evaluate.add_shortcut",
-        lambda: lambda **given: evaluate.add_shortcut(**given)[0],
+        "studies.add_shortcut",
+        lambda: lambda **given: studies.add_shortcut(**given)[0],
         {
             "data": IMAGES,
             "share": PART,
             "seed": SEED,
-            "shortcut": need(things.FUNCTION + kinds.NONE, evaluate.Frame),
+            "shortcut": need(things.FUNCTION + kinds.NONE, studies.Frame),
             "of_class": Arg(kinds.may(kinds.count(0, most=2, none=True), "one"), lambda: None),
         },
     ),
     Call(
-        "evaluate.add_keywords",
-        lambda: evaluate.add_keywords,
+        "studies.add_keywords",
+        lambda: studies.add_keywords,
         {
             "data": need(TEXTS, world.texts),
             "share": PART._replace(needed=True),
@@ -101,17 +101,17 @@ VIEWS = [
     ),
     Call(
         "Frame",
-        lambda: _marked(evaluate.Frame),
+        lambda: _marked(studies.Frame),
         {"width": Arg(kinds.count(most=2), lambda: 1), "value": VALUE},
     ),
     Call(
         "CentreBox",
-        lambda: _marked(evaluate.CentreBox),
+        lambda: _marked(studies.CentreBox),
         {"size": Arg(kinds.count(most=5), lambda: 2), "value": VALUE},
     ),
     Call(
         "BoxAndFrame",
-        lambda: _marked(evaluate.BoxAndFrame),
+        lambda: _marked(studies.BoxAndFrame),
         {
             "size": Arg(kinds.count(most=5), lambda: 2),
             "width": Arg(kinds.count(most=2), lambda: 1),
@@ -120,7 +120,7 @@ VIEWS = [
     ),
     Call(
         "Word",
-        lambda: lambda **given: evaluate.Word(**given)("a text", np.random.default_rng(0)),
+        lambda: lambda **given: studies.Word(**given)("a text", np.random.default_rng(0)),
         {
             "word": need(
                 kinds.without(kinds.JUNK, "text") + kinds.NONE + kinds.odd(blank=lambda v: ""), lambda: "<a>"
@@ -128,7 +128,7 @@ VIEWS = [
         },
     ),
     Call(
-        "evaluate.fixed_steps",
+        "studies.fixed_steps",
         lambda: _steps,
         {
             "data": VIEW,
@@ -139,8 +139,8 @@ VIEWS = [
         },
     ),
     Call(
-        "evaluate.predict",
-        lambda: evaluate.predict,
+        "studies.predict",
+        lambda: studies.predict,
         {
             "model": need(
                 kinds.may(
@@ -162,8 +162,8 @@ VIEWS = [
         },
     ),
     Call(
-        "evaluate.measure",
-        lambda: evaluate.measure,
+        "studies.measure",
+        lambda: studies.measure,
         {
             "fit": need(things.FUNCTION + kinds.NONE, lambda: lambda: world.fitted("dualda")),
             "x": TESTS,
@@ -171,8 +171,8 @@ VIEWS = [
         },
     ),
     Call(
-        "evaluate.retrain",
-        lambda: evaluate.retrain,
+        "studies.retrain",
+        lambda: studies.retrain,
         {
             "train_fn": need(things.FUNCTION + kinds.NONE, lambda: train),
             "jobs": need(
@@ -216,7 +216,7 @@ VIEWS = [
     Call(
         "Run.model",
         lambda: (
-            evaluate.retrain(
+            studies.retrain(
                 train,
                 [((world.X(), world.y()), 0)],
                 world.network(),
@@ -266,22 +266,20 @@ PAIRS = {
     "methods": METHODS,
 }
 FLIPPING = [
-    Call("evaluate.explain_pairs", lambda: evaluate.explain_pairs, PAIRS),
-    Call("evaluate.pair_flipping", lambda: evaluate.pair_flipping, {**PAIRS, **FLIP}),
+    Call("studies.explain_pairs", lambda: studies.explain_pairs, PAIRS),
+    Call("studies.pair_flipping", lambda: studies.pair_flipping, {**PAIRS, **FLIP}),
     Call(
         "ExplainedPairs.flip",
-        lambda: evaluate.explain_pairs(world.fitted_on_images(), world.images(1)).flip,
+        lambda: studies.explain_pairs(world.fitted_on_images(), world.images(1)).flip,
         FLIP,
     ),
     Call(
         "FlippingResult.to_dict",
-        lambda: (
-            evaluate.pair_flipping(world.fitted_on_images(), world.images(1), steps=2, n_random=1).to_dict
-        ),
+        lambda: studies.pair_flipping(world.fitted_on_images(), world.images(1), steps=2, n_random=1).to_dict,
         {},
     ),
 ]
 
 # Views and batches hold the user's own inputs, whatever they are.
-HOLDING = [call if call.name == "evaluate.predict" else call._replace(nan=True) for call in VIEWS]
+HOLDING = [call if call.name == "studies.predict" else call._replace(nan=True) for call in VIEWS]
 SCENES = [*HOLDING, *FLIPPING]

@@ -92,7 +92,7 @@ def public() -> set[str]:
     found = set()
     for place in MODULES:
         module = importlib.import_module(place)
-        short = place.removeprefix("whence").strip(".")
+        short = place.removeprefix("whence").strip("._")
         for name in module.__all__:
             thing = getattr(module, name)
             if inspect.isclass(thing):

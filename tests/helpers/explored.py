@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from tests.helpers.nets import train
 from whence import DualDA
 from whence.data import as_training_set
 from whence.methods import Attributor
@@ -52,15 +53,7 @@ def network(seed: int = 0) -> nn.Module:
         nn.Linear(12, 3),
     )  # fmt: skip
     x, y = pictures(N, 0)
-    return _trained(model, x, y)
-
-
-def _trained(model: nn.Module, x: torch.Tensor, y: torch.Tensor, steps: int = 60) -> nn.Module:
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(steps):
-        optimiser.zero_grad()
-        nn.functional.cross_entropy(model(x), y).backward()
-        optimiser.step()
+    train(model, x, y, 60, 1e-2)
     return model.eval()
 
 
@@ -94,8 +87,8 @@ def value_project() -> Project:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
     labels = torch.from_numpy(y)
-    _trained(model, x[:N], labels[:N])
-    return project(model, (x[:N], labels[:N]), (x[N:], labels[N:]))
+    train(model, x[:N], labels[:N], 60, 1e-2)
+    return project(model.eval(), (x[:N], labels[:N]), (x[N:], labels[N:]))
 
 
 WORDS = [

@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import whence
+from tests.helpers.nets import train
 
 pytest.importorskip("quanda", reason="quanda is not installed: it needs an environment of its own")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -26,11 +27,7 @@ def case() -> tuple[nn.Module, TensorDataset]:
     x = 0.3 * torch.randn(N, 1, 6, 6)
     x[torch.arange(N), 0, y, y] += 4
     model = nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.ReLU(), nn.Linear(8, K))
-    optimiser = torch.optim.Adam(model.parameters(), 0.02)
-    for _ in range(60):
-        optimiser.zero_grad()
-        nn.functional.cross_entropy(model(x), y).backward()
-        optimiser.step()
+    train(model, x, y, 60, 0.02)
     return model.eval(), TensorDataset(x, y)
 
 

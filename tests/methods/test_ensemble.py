@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import whence
+from tests.helpers.nets import mlp
 from whence.core import store
 from whence.errors import InvalidInputError, NotFittedError, StoreError
 from whence.features import extract
@@ -25,7 +26,7 @@ def member(l2: float = 0.01) -> Representer:
 
 def problem(n: int = 3) -> tuple[list[nn.Module], Tensor, Tensor, Tensor]:
     torch.manual_seed(0)
-    models: list[nn.Module] = [nn.Sequential(nn.Linear(D, 5), nn.Tanh(), nn.Linear(5, K)) for _ in range(n)]
+    models: list[nn.Module] = [mlp(D, 5, K, seed=None, activation=nn.Tanh) for _ in range(n)]
     y = torch.arange(N) % K
     return models, torch.eye(K, D)[y] + 0.7 * torch.randn(N, D), y, torch.randn(B, D)
 
@@ -190,7 +191,7 @@ def test_a_crafted_file_is_refused(tmp_path: Any) -> None:
 def test_explanations_are_means_of_the_members_in_comparable_units(labels: Tensor) -> None:
     models, x, _, tests = problem()
     if labels.is_floating_point():
-        models = [nn.Sequential(nn.Linear(D, 5), nn.Tanh(), nn.Linear(5, 1)) for _ in range(3)]
+        models = [mlp(D, 5, 1, seed=None, activation=nn.Tanh) for _ in range(3)]
     dual = whence.DualDA(C=0.05, tol=1e-9, show_progress=False)
     ensemble = Ensemble(dual).fit(models, (x, labels))
     (why,) = ensemble.explain(tests[:1], k=4, target=0)

@@ -19,6 +19,7 @@ from torch.nn import functional
 
 import whence
 from tests.helpers.families import FAMILIES
+from tests.helpers.nets import train
 from whence.errors import InvalidInputError, ModelError, StoreError
 from whence.features import extract
 from whence.features.training import Classifier, Training
@@ -56,15 +57,7 @@ def trained() -> tuple[Net, Tensor, Tensor, Tensor, list[dict[str, Tensor]]]:
     x, tests = patterns[y] + torch.randn(N, 1, 6, 6), patterns[:B] + torch.randn(B, 1, 6, 6)[:K]
     tests = torch.cat([tests, x[:1]])
     model = Net().double()
-    optimiser = torch.optim.SGD(model.parameters(), 0.1)
-    checkpoints = []
-    for _ in range(3):
-        for rows in torch.randperm(N).split(10):
-            optimiser.zero_grad()
-            functional.cross_entropy(model(x[rows].double()), y[rows]).backward()
-            optimiser.step()
-        checkpoints.append(copy.deepcopy(model.state_dict()))
-    model.zero_grad()
+    checkpoints = train(model, x.double(), y, 3, 0.1, batch=10, optimizer=torch.optim.SGD, every=1)
     return model.eval(), x.double(), y, tests.double(), checkpoints
 
 

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
 from sklearn.svm import LinearSVC
-from torch import Tensor, nn
+from torch import Tensor
 
 import whence
 from tests.helpers import oracle
@@ -19,10 +18,10 @@ from whence import DualDA, engine
 from whence.errors import AgreementWarning, InvalidInputError
 from whence.features import FeatureBank
 from whence.features.unit import at_unit_length, lengths, row_lengths, unit_rows
-from whence.metrics.localisation import Marked, localise
 from whence.relevance import Concepts
 from whence.relevance.presets import EPSILON
 from whence_studies import pair_flipping
+from whence_studies.suite.localising import Marked, localise
 
 N, D, CLASSES = 90, 6, 3
 
@@ -374,11 +373,3 @@ def test_several_layers_and_ensembles() -> None:
     both = whence.Ensemble(DualDA(C=0.5, normalise=True, show_progress=False))
     both.fit([cnn(), cnn()], (x, y))
     assert both.explain(x[:1], k=2)[0].pairs
-
-
-def test_it_is_a_parameter_like_others() -> None:
-    assert not DualDA().normalise
-    copied = clone(DualDA(normalise=True, C=0.1))
-    assert copied.get_params()["normalise"] is True
-    with pytest.raises(InvalidInputError, match="'normalise' must be True or False"):
-        DualDA(normalise="yes").fit(nn.Linear(2, 2), (torch.eye(2), torch.arange(2)))  # type: ignore[arg-type]

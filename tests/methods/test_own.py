@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import whence
+from tests.helpers.nets import mlp
 from whence import methods
 from whence.attribution.base import METHODS
 from whence.attribution.fitted import Fitted, Tests
@@ -40,12 +41,7 @@ class SameLabel(Attributor):
 
 
 def case() -> tuple[nn.Module, Tensor, Tensor]:
-    torch.manual_seed(0)
-    return (
-        nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)),
-        torch.randn(12, 4),
-        torch.arange(12) % 3,
-    )
+    return mlp(4, 6, 3), torch.randn(12, 4), torch.arange(12) % 3
 
 
 def test_a_method_is_found_by_module_and_name_without_registration() -> None:

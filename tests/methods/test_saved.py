@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 import whence
+from tests.helpers.nets import mlp
 from tests.helpers.registered import forgetting
 from whence.attribution.fitted import Fitted, Tests
 from whence.errors import StoreError
@@ -21,7 +22,7 @@ KNOWN = load_file(FOLDER / "expected.safetensors")
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.whence")), ids=lambda path: path.stem)
 def test_an_old_file_is_read_and_scores_as_it_did(path: Path) -> None:
-    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    model = mlp(6, 8, 3)
     model.load_state_dict({name[8:]: value for name, value in KNOWN.items() if name.startswith("weights.")})
     loaded = whence.load(path, model=model)
     scores, own = KNOWN[f"scores.{path.stem}"], KNOWN[f"self.{path.stem}"]
@@ -32,7 +33,7 @@ def test_an_old_file_is_read_and_scores_as_it_did(path: Path) -> None:
 
 
 def test_an_old_file_explains_with_its_data() -> None:
-    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    model = mlp(6, 8, 3)
     model.load_state_dict({name[8:]: value for name, value in KNOWN.items() if name.startswith("weights.")})
     loaded = whence.load(FOLDER / "dualda.whence", model=model, data=(KNOWN["x"], KNOWN["y"]))
     why = loaded.explain(KNOWN["tests"], k=3)

@@ -12,6 +12,7 @@ from torch import nn
 
 import whence
 from tests.helpers.explained import explanation
+from tests.helpers.nets import mlp
 from whence.errors import InvalidInputError
 from whence.explanation import Neighbour, Sample, Typicality
 
@@ -30,9 +31,8 @@ def data() -> torch.Tensor:
 
 @pytest.mark.parametrize("task", LABELS)
 def test_of_every_task_it_is_the_neighbours_of_unit_features(task: str) -> None:
-    torch.manual_seed(0)
     (y, K), x = LABELS[task], data()
-    model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, K))
+    model = mlp(4, 6, K, activation=nn.Tanh)
     explainer = whence.DualDA(C=0.1, show_progress=False).fit(model, (x, y), task=task)
     tests = torch.cat([x[:2] + 0.001, -x[:1]])
     usual = [

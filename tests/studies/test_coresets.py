@@ -19,8 +19,8 @@ from whence.errors import InvalidInputError
 from whence.metrics.coreset import SPREAD, order_by
 from whence_studies import coreset, pruned
 from whence_studies.report import page
-from whence_studies.report.summary import Summary
-from whence_studies.report.sweep import Sweep
+from whence_studies.report.summary import ResultSummary
+from whence_studies.report.sweep import SweptResults
 from whence_studies.scenes.workshop import Scene
 from whence_studies.suite import costs, protocol, run
 from whence_studies.suite.case import Case
@@ -135,7 +135,7 @@ def test_values_are_in_coresets_alone_and_of_effects_alone() -> None:
     assert method.key == "effects(layers=last, by value)"
     taking = [name for name in given.metrics if given.takes_part(name, method)]
     assert taking == ["coreset", "pruning", "coreset_balanced"]
-    with pytest.raises(InvalidInputError, match="'by_value' must be false of graddot: effects alone"):
+    with pytest.raises(InvalidInputError, match=r"'by_value' must be false for graddot.*such as effects"):
         small(methods=[{"name": "graddot", "by_value": True}])
 
 
@@ -155,7 +155,7 @@ def test_each_way_to_choose_counts_once_where_there_are_few_shares() -> None:
     names = ("coreset", "coreset_balanced", "pruning", "pruning_balanced")
 
     def titles(**options: Any) -> list[str]:
-        return [column.title for column in Summary(made(dict.fromkeys(names, options))).columns]
+        return [column.title for column in ResultSummary(made(dict.fromkeys(names, options))).columns]
 
     means = ["Coreset, mean", "Coreset balanced, mean", "Pruning, mean", "Pruning balanced, mean"]
     assert titles(fractions=[0.1, 0.3], seeds=3) == means
@@ -168,7 +168,7 @@ def test_the_page_shows_both_ways_and_the_spread_between_seeds(tmp_path: Path) -
     asked = {"fractions": [0.5], "seeds": 2}
     names = ("coreset", "coreset_balanced", "pruning", "pruning_balanced")
     found = run.run(small(metrics=dict.fromkeys(names, asked)), Path(), tmp_path, show_progress=False)
-    shown = {metric: table for metric, _, table in Summary(found).retrained()}
+    shown = {metric: table for metric, _, table in ResultSummary(found).retrained()}
     assert list(shown) == list(names)
     for metric, table in shown.items():
         for method, ours, _ in table.rows:
@@ -178,7 +178,7 @@ def test_the_page_shows_both_ways_and_the_spread_between_seeds(tmp_path: Path) -
     html = page.render_page(found)
     assert "Coreset selection, balanced" in html
     assert "Random is drawn anew for each" in html
-    assert Sweep(Summary(found)).shared() == []  # nothing was swept
+    assert SweptResults(ResultSummary(found)).shared() == []  # nothing was swept
     assert " ± " in html
 
 

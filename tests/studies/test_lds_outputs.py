@@ -17,7 +17,7 @@ from whence.errors import InvalidInputError
 from whence.methods import GradDot
 from whence_studies import compare_lds, lds, lds_reliability, random_subsets
 from whence_studies.report import page
-from whence_studies.report.summary import Summary
+from whence_studies.report.summary import ResultSummary
 from whence_studies.scenes import networks
 from whence_studies.scenes.workshop import Workshop
 from whence_studies.suite import costs, protocol, run
@@ -138,13 +138,13 @@ def test_what_methods_cost_is_told_per_output_and_model(found: Results) -> None:
             rows = found.select(metric, "graddot", name)
             assert [row.x for row in rows] == [0, 1]
             assert all(row.value is not None and row.value >= 0 for row in rows)
-    shown = Summary(found)
+    shown = ResultSummary(found)
     method = next(m for m in shown.methods if m.name == "graddot")
     assert shown.seconds(method) == found.select("lds", "graddot", "cpu_seconds")[0].value
 
 
 def test_the_page_has_a_column_per_output_and_says_how_ties_are_told(found: Results) -> None:
-    shown = Summary(found)
+    shown = ResultSummary(found)
     assert [column.title for column in shown.columns] == ["LDS", "LDS, log-probability"]
     assert all(cell.value is not None for _, cells in shown.table() for cell in cells)
     (how, titles), *others = shown.judged()
@@ -158,13 +158,13 @@ def test_the_page_has_a_column_per_output_and_says_how_ties_are_told(found: Resu
 def test_the_default_has_the_rows_of_a_single_model_and_logits(out: Path, found: Results) -> None:
     single = made(tables(), out)
     assert {row.metric for row in single.rows} == {"lds", "resources", "scene", "tuning"}
-    assert [column.title for column in Summary(single).columns] == ["LDS"]
+    assert [column.title for column in ResultSummary(single).columns] == ["LDS"]
     each = single.select("lds", "graddot", "each")
     assert [row.x for row in each] == list(range(TESTS))
     first = [row for row in found.select("lds", "graddot", "each") if row.note == "explained model 0"]
     assert [row.value for row in each] == [row.value for row in first]
     assert {row.note for row in each} == {""}
-    assert "explained model" not in Summary(single).judged()[0][0]
+    assert "explained model" not in ResultSummary(single).judged()[0][0]
 
 
 def test_a_failure_is_shown_in_every_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def test_a_failure_is_shown_in_every_column(tmp_path: Path, monkeypatch: pytest.
         raise RuntimeError("no memory")
 
     monkeypatch.setattr(GradDot, "fit", fails)
-    cells = {method.name: cells for method, cells in Summary(made(given, tmp_path)).table()}
+    cells = {method.name: cells for method, cells in ResultSummary(made(given, tmp_path)).table()}
     assert [cell.failed for cell in cells["graddot"]] == [True, True]
     assert [cell.failed for cell in cells["random"]] == [False, False]
 

@@ -12,16 +12,10 @@ from torch import nn
 
 from whence.errors import InvalidInputError
 from whence.methods import DualDA
-from whence.metrics.localisation import (
-    Marked,
-    caught_pairs,
-    localisation,
-    localise,
-    tokens_inside,
-    words_of,
-)
+from whence.metrics.localisation import caught_pairs, localisation
 from whence.model.extractor import Extractor
 from whence_studies.scenes.shortcuts import CentreBox, Frame
+from whence_studies.suite.localising import Marked, localise, tokens_inside, words_of
 
 RNG = np.random.default_rng(0)
 

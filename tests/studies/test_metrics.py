@@ -14,6 +14,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics import matthews_corrcoef, roc_auc_score
 from torch import nn
 
+from tests.helpers.nets import mlp, train
 from whence import DualDA, engine
 from whence.errors import InvalidInputError, StoreError
 from whence.methods import get
@@ -368,15 +369,10 @@ def test_groups_are_of_classes_that_are_not_confused() -> None:
 
 @pytest.fixture(scope="module")
 def case():
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    model = mlp(6, 8, 3)
     y = torch.arange(90) % 3
     x = torch.randn(3, 6)[y] + 0.7 * torch.randn(90, 6)
-    optimiser = torch.optim.Adam(model.parameters(), 0.02)
-    for _ in range(80):
-        optimiser.zero_grad()
-        nn.functional.cross_entropy(model(x), y).backward()
-        optimiser.step()
+    train(model, x, y, 80, 0.02)
     with torch.no_grad():
         features = model[:2](x)
     return model, x, y, features

@@ -18,8 +18,8 @@ from whence.metrics.coreset import loss_of, weighted_mean
 from whence_studies import Case, Curves, Metric, Numbers
 from whence_studies.report import charts, page
 from whence_studies.report.labels import Box, place_labels
-from whence_studies.report.summary import Summary
-from whence_studies.report.sweep import Sweep
+from whence_studies.report.summary import ResultSummary
+from whence_studies.report.sweep import SweptResults
 from whence_studies.suite import costs, protocol, results
 from whence_studies.suite.results import Results, Row
 
@@ -85,7 +85,7 @@ def made(metrics: Mapping[str, Any] | None = None, data: str = "sample") -> Resu
 
 
 def test_ties_of_losses_are_those_of_training_seeds() -> None:
-    shown = Summary(made())
+    shown = ResultSummary(made())
     for column in (c for c in shown.columns if c.metric == "coreset"):
         losses = np.array([LOSSES[m.key] for m in shown.methods])
         seeds = (
@@ -103,7 +103,7 @@ def test_ties_of_losses_are_those_of_training_seeds() -> None:
 
 
 def test_wrong_labels_have_ties_and_intervals() -> None:
-    shown = Summary(made())
+    shown = ResultSummary(made())
     column = shown.columns[0]
     values = np.array(
         [[r.value for r in shown.results.select("mislabeling", m.key, "each")] for m in shown.methods]
@@ -123,7 +123,7 @@ def test_the_page_says_how_ties_are_told() -> None:
     html = page.render_page(made())
     assert "bootstrap over the wrong labels" in html
     assert "2 training seeds, the same for all methods" in html
-    one = Summary(made({"coreset": {"seeds": 1}, "pruning": {"seeds": 1}}))
+    one = ResultSummary(made({"coreset": {"seeds": 1}, "pruning": {"seeds": 1}}))
     assert one.judged() == [
         (
             "one training seed: differences cannot be judged",
@@ -135,7 +135,7 @@ def test_the_page_says_how_ties_are_told() -> None:
 def test_results_without_single_values_have_no_ties() -> None:
     full = made()
     rows = tuple(r for r in full.rows if r.quantity not in ("each", loss_of(0), loss_of(1)))
-    shown = Summary(Results(rows, full.protocol, {}))
+    shown = ResultSummary(Results(rows, full.protocol, {}))
     assert not any(cell.tied for _, cells in shown.table() for cell in cells)
     assert [how for how, _ in shown.judged()] == [
         "the results hold no single values: differences cannot be judged"
@@ -144,7 +144,7 @@ def test_results_without_single_values_have_no_ties() -> None:
 
 
 def test_the_sweep_compares_losses_at_what_all_methods_share() -> None:
-    sweep = Sweep(Summary(made()))
+    sweep = SweptResults(ResultSummary(made()))
     assert sweep.shared() == [(["coreset", "pruning"], (0.1, 0.5), 1)]
     by_title = {swept.column.title: swept for swept in sweep.columns()}
     mean = {name: (10 * rows[0, 0] + 2 * rows[0, 2]) / 12 for name, rows in LOSSES.items()}

@@ -19,11 +19,11 @@ import torch
 from tools.sample import to_idx
 from torch import nn
 
-from whence.app import evaluate as command
 from whence.core.cache import Cache
 from whence.errors import InvalidInputError, StoreError
 from whence.methods import GradDot
 from whence.metrics.coreset import loss_of
+from whence_studies import command
 from whence_studies.report import charts, page, summary
 from whence_studies.scenes import datasets, networks
 from whence_studies.scenes.training import Recipe, Trainer
@@ -31,7 +31,7 @@ from whence_studies.scenes.views import View
 from whence_studies.scenes.workshop import Workshop
 from whence_studies.suite import costs, protocol, results, run
 from whence_studies.suite.case import Case
-from whence_studies.suite.metrics.coreset import Coreset
+from whence_studies.suite.metrics.coreset import CoresetSelection
 from whence_studies.suite.results import ERROR, Results, Row
 
 TABLES: dict[str, Any] = {
@@ -235,7 +235,7 @@ def test_scores_are_those_of_the_definition(finished: tuple[Path, Results]) -> N
 
 def test_every_table_has_random_and_every_cell(finished: tuple[Path, Results]) -> None:
     _, found = finished
-    shown = summary.Summary(found)
+    shown = summary.ResultSummary(found)
     assert next(method.name for method, _ in shown.table()) == "random"
     for _, cells in shown.table():
         for column, cell in zip(shown.columns, cells, strict=True):
@@ -273,7 +273,7 @@ def test_methods_that_choose_the_same_samples_share_models() -> None:
         recorder = Recorder()
         case = Case(recorder, SimpleNamespace(key="a", kind=GradDot, by_value=False), {})  # type: ignore[arg-type]
         vars(case)["scores"] = np.array([importance])
-        Coreset(fractions=[0.5], seeds=1).measure(case)
+        CoresetSelection(fractions=[0.5], seeds=1).measure(case)
         asked.append([part.tolist() for part, _ in recorder.parts])
     assert asked == [[[0, 1]], [[0, 1]]]
 
@@ -380,7 +380,7 @@ def test_the_papers_numbers_stand_beside_ours(finished: tuple[Path, Results]) ->
     np.testing.assert_allclose(kept, [0.9871, 0.9774], rtol=1e-12)
     assert summary.printed(coreset, method, 0.25) is None
     assert "98.8" in html  # DualDA at C = 0.001, half of the samples kept
-    ranks = next(one for one in summary.Summary(mnist).statements() if one["id"] == "rank")
+    ranks = next(one for one in summary.ResultSummary(mnist).statements() if one["id"] == "rank")
     assert ranks["theirs"] == 4
 
 
@@ -393,7 +393,7 @@ def test_ranks_and_ties_by_hand() -> None:
         rows += [Row("identical_class", name, "each", i, v) for i, v in enumerate(values)]
     rows += [Row("mislabeling", n, "score", None, v) for n, v in (("random", 0.5), ("a", 0.7))]
     config = {"methods": methods, "metrics": {"identical_class": {}, "mislabeling": {}}, "data": "sample"}
-    found = summary.Summary(Results(tuple(rows), config, {}))
+    found = summary.ResultSummary(Results(tuple(rows), config, {}))
     assert found.ranks == {"random": (2.5, 2), "a": (1.25, 2), "b": (1.5, 1)}
     cells = {method.name: cells[0] for method, cells in found.table()}
     assert (cells["a"].best, cells["b"].best, cells["random"].best, cells["random"].tied) == (

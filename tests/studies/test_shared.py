@@ -12,7 +12,7 @@ import torch
 from tests.studies.test_study import small, workshop
 from whence.features import FeatureBank
 from whence.methods import GradDot
-from whence.metrics.resources import Resources, Spent, spending
+from whence_studies.resources import Resources, Spent, spending
 from whence_studies.scenes import workshop as module
 from whence_studies.suite import costs
 from whence_studies.suite.case import Case

@@ -14,12 +14,12 @@ from whence.core.cache import Cache
 from whence.model.bound import BoundModel
 from whence_studies import BoxAndFrame
 from whence_studies.report import page
-from whence_studies.report.summary import Summary
-from whence_studies.report.sweep import Sweep
-from whence_studies.scenes import networks, training, unfinished
+from whence_studies.report.summary import ResultSummary
+from whence_studies.report.sweep import SweptResults
+from whence_studies.scenes import networks, training, weights
 from whence_studies.scenes.networks.whitened import whitening
 from whence_studies.scenes.training import Recipe, Trainer
-from whence_studies.scenes.unfinished import Unfinished
+from whence_studies.scenes.weights import TrainingFile
 from whence_studies.scenes.workshop import Workshop
 from whence_studies.suite import costs, protocol, run
 from whence_studies.suite.case import Case
@@ -153,7 +153,7 @@ def test_kappa_is_told_of_every_cell_and_drawn(tmp_path: Path) -> None:
             kappa = method.options["C"] * len(f) * (f**2).sum(axis=1).mean()
             assert found.value(metric, method.key, "kappa") == pytest.approx(kappa, rel=1e-5)
     assert found.value("identical_class", "random", "kappa") is None
-    shown = Sweep(Summary(found))
+    shown = SweptResults(ResultSummary(found))
     for by_C, by_kappa in zip(shown.columns(), shown.by_kappa(), strict=True):
         assert [value for _, value in by_C.points] == [value for _, value in by_kappa.points]
         ratios = {round(k / c, 6) for (c, _), (k, _) in zip(by_C.points, by_kappa.points, strict=True)}
@@ -167,7 +167,7 @@ def test_what_methods_cost_is_told_once_of_any_scene_that_needs_scores(tmp_path:
         found = run.run(asked, Path(), tmp_path, show_progress=False, say=lambda line: None)
         for key in ("random", asked.methods[1].key):
             assert len(found.select("resources", key, "cpu_seconds")) == 1
-    shown = Summary(found)
+    shown = ResultSummary(found)
     assert all(shown.seconds(method) > 0 for method in shown.methods)
 
 
@@ -192,7 +192,7 @@ class StoppedError(Exception):
 def test_a_training_that_is_stopped_goes_on_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: Any
 ) -> None:
-    monkeypatch.setattr(unfinished, "_EVERY", 0.0)
+    monkeypatch.setattr(weights, "_EVERY", 0.0)
     generator = torch.Generator().manual_seed(0)
     x, y = torch.rand(50, 1, 28, 28, generator=generator), torch.arange(50) % 5
     recipe = Recipe(
@@ -216,11 +216,11 @@ def test_a_training_that_is_stopped_goes_on_to_the_same_bits(
     monkeypatch.setattr(training, "cross_entropy", stopping)
     for _ in range(2):
         with pytest.raises(StoppedError):
-            trainer.train(x, y, 3, 4, Unfinished(slot, "a network"))
+            trainer.train(x, y, 3, 4, TrainingFile(slot, "a network"))
         entry = cache.entries()[0]
         assert (entry.kind, entry.title, entry.complete) == ("training", "a network", False)
         assert entry.progress["steps"] % 3 == 0  # three batches are a pass
-    resumed = trainer.train(x, y, 3, 4, Unfinished(slot, "a network"))
+    resumed = trainer.train(x, y, 3, 4, TrainingFile(slot, "a network"))
     assert calls < 20 + 9 + 5
     for one, other in zip(
         whole.model.state_dict().values(), resumed.model.state_dict().values(), strict=True
@@ -233,7 +233,7 @@ def test_a_training_that_is_stopped_goes_on_to_the_same_bits(
 
 
 def test_a_damaged_state_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unfinished, "_EVERY", 0.0)
+    monkeypatch.setattr(weights, "_EVERY", 0.0)
     x, y = torch.rand(30, 1, 28, 28, generator=torch.Generator().manual_seed(0)), torch.arange(30) % 3
     trainer = Trainer(Recipe(name="narrow-cnn", steps=6, batch_size=15), x, 3)
     whole = trainer.train(x, y, 1)
@@ -242,7 +242,7 @@ def test_a_damaged_state_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyP
     slot = cache.slot("training", {})
     slot.begin("a network")
     (slot.path / "state.safetensors").write_bytes(b"nothing")
-    again = trainer.train(x, y, 1, 0, Unfinished(slot, "a network"))
+    again = trainer.train(x, y, 1, 0, TrainingFile(slot, "a network"))
     assert all(
         torch.equal(one, other)
         for one, other in zip(

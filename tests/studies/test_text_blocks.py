@@ -11,11 +11,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.helpers.nets import train
 from whence.errors import InvalidInputError
 from whence.methods import DualDA, GradDot
-from whence.metrics.localisation import Marked, localisation, localise, marked_text
+from whence.metrics.localisation import localisation
 from whence.model.extractor import Extractor, find_head
 from whence_studies.scenes.texts import Backbone, LastBlock, TextClassifier, packed, states
+from whence_studies.suite.localising import Marked, localise, marked_text
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:transformers")
@@ -152,11 +154,7 @@ def test_training_does_not_depend_on_dropout(backbone: Backbone) -> None:
 def _trained(backbone: Backbone) -> LastBlock:
     torch.manual_seed(0)
     block, inputs = LastBlock(backbone, 4), packed(states(backbone, TEXTS))
-    optimizer = torch.optim.AdamW(block.parameters(), 0.01)
-    for _ in range(10):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(block(inputs), torch.arange(4)).backward()
-        optimizer.step()
+    train(block, inputs, torch.arange(4), 10, 0.01, optimizer=torch.optim.AdamW)
     return block.eval()
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 import whence
+from tests.helpers.nets import train
 from whence import audit
 from whence.errors import HeadError, ModelError, SampleError
 from whence.features import FeatureBank
@@ -57,11 +58,7 @@ def trained() -> tuple[One, Tensor, Tensor]:
     model, generator = One(), torch.Generator().manual_seed(1)
     x = torch.randn(N, 4, generator=generator)
     y = (x[:, 0] + 0.3 * torch.randn(N, generator=generator) > 0).long()
-    optimiser = torch.optim.Adam(model.parameters(), 0.05)
-    for _ in range(60):
-        optimiser.zero_grad()
-        binary_cross_entropy_with_logits(model(x), y.float()).backward()
-        optimiser.step()
+    train(model, x, y.float(), 60, 0.05, loss=binary_cross_entropy_with_logits)
     return model, x, y
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from whence.core.arrays import Doubles, Ints, Mask
-from whence.core.checks import check_that
+from whence.errors import InvalidInputError
 
 
 def standard_error(values: Doubles, groups: Ints) -> Doubles:
@@ -30,7 +30,7 @@ def standard_error(values: Doubles, groups: Ints) -> Doubles:
 
 
 def ties(values: Doubles, groups: Ints, *, level: float = 0.95, draws: int = 4_000, seed: int = 0) -> Mask:
-    """Return which rows of values (M, P) have means that cannot be told apart, shape (M, M).
+    """Return which rows of values (M, P) have means that cannot be distinguished, shape (M, M).
 
     Whole groups are drawn with replacement, the same for all rows; two rows are tied where the interval that
     holds ``level`` of the drawn differences of their means holds 0. No correction is made for many rows.
@@ -64,7 +64,7 @@ def table(heads: str, methods: tuple[str, ...], cells: list[str], order: Ints, t
 
 
 def ties_of_runs(values: Doubles, *, level: float = 0.95) -> Mask:
-    """Return which rows of values (M, S), of M methods in the same S runs, cannot be told apart, (M, M).
+    """Return which rows of values (M, S), of M methods in the same S runs, cannot be distinguished, (M, M).
 
     Methods share runs, such as training seeds, so that a run's effect on all of them is no difference. What
     is left of v_ms without the means of its method and of its run has (M − 1)(S − 1) degrees of freedom and
@@ -79,7 +79,8 @@ def ties_of_runs(values: Doubles, *, level: float = 0.95) -> Mask:
     array([ True,  True, False])
     """
     M, S = values.shape
-    check_that(S >= 2, "values", "have at least two runs, to tell their spread", S)
+    if S < 2:
+        raise InvalidInputError(f"'values' must have at least two runs, to estimate their spread. Got {S}.")
     means = values.mean(axis=1)
     freedom = (M - 1) * (S - 1)
     rest = values - means[:, None] - values.mean(axis=0) + values.mean()

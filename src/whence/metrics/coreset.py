@@ -167,7 +167,7 @@ def performance(logits: Any, true_labels: Any) -> Performance:
     ----------
     logits : (T, K)
     true_labels : (T,)
-        What the tests are, never what some model says they are.
+        What the tests are, never what some model predicts.
 
     Examples
     --------

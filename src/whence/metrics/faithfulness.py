@@ -1,4 +1,4 @@
-"""How well a new last layer stands for the model's own, and what is left when it is made sparse."""
+"""How well a new last layer matches the model's own, and what is left when it is made sparse."""
 
 from __future__ import annotations
 

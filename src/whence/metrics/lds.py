@@ -1,4 +1,4 @@
-"""The linear datamodelling score: whether scores foretell what models trained on parts of the data say."""
+"""The linear datamodelling score: whether scores predict models trained on parts of the data."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def random_subsets(n_train: int, m: int, fraction: float = 0.5, seed: int = 0) -
 
 
 def lds(scores: Any, subsets_mask: Any, outputs: Any) -> Doubles:
-    """Linear datamodelling score of each test, (T,): Spearman's ρ over models between foretold and found.
+    """Linear datamodelling score of each test, (T,): Spearman's ρ of predictions and outputs.
 
     ρ({Φ_j(x)_c}, {Σ_{i in S_j} τ_c(x, i)}) over the models Φ_j, each trained on a subset S_j. In [−1, 1];
     1 is best and chance is 0, with variance 1/(m − 1) a test. Where either side is constant, ρ is 0.
@@ -60,10 +60,10 @@ def lds(scores: Any, subsets_mask: Any, outputs: Any) -> Doubles:
     >>> lds(np.array([[3.0, 2.0, 1.0]]), subsets, np.array([[5.0], [4.0], [3.5]]))
     array([1.])
     """
-    found = numbers("scores", scores, (None, None))
-    subsets, targets = _checked(subsets_mask, outputs, found)
+    values = numbers("scores", scores, (None, None))
+    subsets, targets = _checked(subsets_mask, outputs, values)
     every = np.ones((1, len(subsets)))
-    rhos: Doubles = _correlations(_foretold(found, subsets), targets.mean(axis=0), every)[0]
+    rhos: Doubles = _correlations(_predicted_sums(values, subsets), targets.mean(axis=0), every)[0]
     return rhos
 
 
@@ -75,8 +75,8 @@ class Reliability:
     Attributes
     ----------
     one_seed : mean Spearman correlation over subsets between the outputs of two training seeds
-    all_seeds : the same for the mean over all S seeds, foretold by Spearman and Brown: S r / (1 + (S − 1) r)
-    ceiling : √all_seeds, the LDS that scores would have that foretell the mean over seeds without error
+    all_seeds : the same for the mean over all S seeds, predicted by Spearman and Brown: S r / (1 + (S − 1) r)
+    ceiling : √all_seeds, the LDS of scores that predict the mean over seeds without error
     """
 
     one_seed: float
@@ -185,18 +185,18 @@ def compare_lds(
     rng = np.random.default_rng(check_seed(seed))
     counts = _drawn(rng, m, draws)
     given = to_array("outputs", outputs)
-    each = given if given.ndim == 4 else given[None]  # one per explained model
-    shares = _drawn(rng, len(each), draws) / len(each)
+    by_explained = given if given.ndim == 4 else given[None]  # one per explained model
+    shares = _drawn(rng, len(by_explained), draws) / len(by_explained)
     means = []
     for name, one in scores.items():
-        several = _by_model(f"scores[{name!r}]", one, len(each) if given.ndim == 4 else None)
-        pairs = zip(several, each, strict=True)
-        by_model = [_drawn_means(found, subsets_mask, asked, counts) for found, asked in pairs]
+        several = _by_model(f"scores[{name!r}]", one, len(by_explained) if given.ndim == 4 else None)
+        pairs = zip(several, by_explained, strict=True)
+        by_model = [_drawn_means(values, subsets_mask, asked, counts) for values, asked in pairs]
         means.append((shares * np.stack(by_model, axis=1)).sum(axis=1))
     drawn = np.array(means)  # (method, 1 + draws)
     low, high = interval(drawn[:, 1:], level)
     # What several explained models ask of the retrained ones is more tests of the same.
-    targets = np.concatenate(list(each), axis=-1)
+    targets = np.concatenate(list(by_explained), axis=-1)
     return LDSComparison(
         methods=tuple(scores),
         mean=drawn[:, 0],
@@ -223,7 +223,9 @@ def _by_model(name: str, scores: Any, models: int | None) -> Array:
 def _drawn_means(scores: Array, subsets_mask: Any, outputs: Any, counts: Doubles) -> Doubles:
     """Mean LDS (draws,) over the tests, model j taken counts[:, j] times."""
     subsets, targets = _checked(subsets_mask, outputs, scores)
-    means: Doubles = _correlations(_foretold(scores, subsets), targets.mean(axis=0), counts).mean(axis=1)
+    means: Doubles = _correlations(_predicted_sums(scores, subsets), targets.mean(axis=0), counts).mean(
+        axis=1
+    )
     return means
 
 
@@ -238,17 +240,17 @@ def _checked(subsets_mask: Any, outputs: Any, scores: Array) -> tuple[Mask, Arra
     return subsets, numbers("outputs", several, (None, m, T)).astype(np.float64)
 
 
-def _foretold(scores: Array, subsets: Mask) -> Doubles:
+def _predicted_sums(scores: Array, subsets: Mask) -> Doubles:
     """Sums (T, m) of scores over each subset, in float64."""
     width = max(1, (1 << 22) // scores.shape[1])
     blocks = (scores[start : start + width] for start in range(0, len(scores), width))
     return np.concatenate([block.astype(np.float64) @ subsets.T.astype(np.float64) for block in blocks])
 
 
-def _correlations(foretold: Doubles, outputs: Doubles, counts: Doubles) -> Doubles:
-    """Spearman's ρ (draws, T) of foretold (T, m) and outputs (m, T), model j taken counts[:, j] times."""
-    rhos = np.empty((len(counts), len(foretold)))
-    for t, (a, b) in enumerate(zip(foretold, outputs.T, strict=True)):
+def _correlations(predicted: Doubles, outputs: Doubles, counts: Doubles) -> Doubles:
+    """Spearman's ρ (draws, T) of predicted (T, m) and outputs (m, T), model j taken counts[:, j] times."""
+    rhos = np.empty((len(counts), len(predicted)))
+    for t, (a, b) in enumerate(zip(predicted, outputs.T, strict=True)):
         x, y = _centred_ranks(a, counts), _centred_ranks(b, counts)
         product = (counts * x * y).sum(axis=1)
         lengths = np.sqrt((counts * x * x).sum(axis=1) * (counts * y * y).sum(axis=1))

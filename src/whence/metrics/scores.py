@@ -1,7 +1,7 @@
 """Metrics on score matrices (test, train) and labels: positive is evidence for the target class.
 
 Where a metric is a mean over tests, the function gives one value per test. The published number is their
-mean; ``whence.metrics.comparison`` tells how sure it is, and which methods are tied.
+mean; ``whence.metrics.comparison`` has its uncertainty, and which methods are tied.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whence.core.arrays import Array, Doubles, Mask
-from whence.core.checks import check_count, check_seed, check_that, is_integer
+from whence.core.checks import check_count, check_seed, is_integer, shown
 from whence.core.display import displayed
 from whence.errors import InvalidInputError
 from whence.metrics.arrays import classes, numbers, split_mask
@@ -68,13 +68,14 @@ def identical_subclass(scores: Any, subclass_test: Any, subclass_train: Any, k: 
 
 def _hits_among_top(scores: Any, tests: tuple[str, Any], trains: tuple[str, Any], k: int) -> Doubles:
     k = check_count("k", k)
-    found = numbers("scores", scores, (None, None))
-    T, N = found.shape
-    check_that(k <= N, "k", f"be at most the {N} training samples", k)
+    values = numbers("scores", scores, (None, None))
+    T, N = values.shape
+    if k > N:
+        raise InvalidInputError(f"'k' must be at most the {N} training samples. Got {k}.")
     ours, theirs = classes(*tests, T), classes(*trains, N)
     rows = max(1, _BLOCK // N)
     parts = [
-        _expected_hits(found[start : start + rows], ours[start : start + rows, None] == theirs, k)
+        _expected_hits(values[start : start + rows], ours[start : start + rows, None] == theirs, k)
         for start in range(0, T, rows)
     ]
     return np.concatenate(parts) / k
@@ -120,9 +121,9 @@ def mislabeling_curve(self_influence: Any, flipped_mask: Any) -> Curve:
     order = np.argsort(-influence, kind="stable")
     ranked = influence[order]
     ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]) + 1, len(ranked))
-    found = np.cumsum(flipped[order])[ends - 1] / flipped.sum()
+    shares = np.cumsum(flipped[order])[ends - 1] / flipped.sum()
     places = np.arange(len(ranked) + 1)
-    return Curve(places / len(ranked), np.interp(places, np.append(0, ends), np.append(0.0, found)))
+    return Curve(places / len(ranked), np.interp(places, np.append(0, ends), np.append(0.0, shares)))
 
 
 def mislabeling_auc(self_influence: Any, flipped_mask: Any) -> float:
@@ -153,7 +154,7 @@ def mislabeling_auc(self_influence: Any, flipped_mask: Any) -> float:
 def mislabeling_placements(self_influence: Any, flipped_mask: Any) -> Doubles:
     """Share of the correctly labelled samples that each wrong label (n,) stands above, by self-influence.
 
-    Equal ones count half. The mean over the wrong labels is ``mislabeling_auc``; the single values say how
+    Equal ones count half. The mean over the wrong labels is ``mislabeling_auc``; the single values show how
     sure it is.
 
     Parameters
@@ -181,8 +182,8 @@ def _checked(self_influence: Any, flipped_mask: Any) -> tuple[Array, Mask]:
 def fooled(before: Any, after: Any, true_labels: Any, shortcut_class: int) -> Mask:
     """Return which tests a shortcut flipped to its class, (T,): those that shortcut detection is measured on.
 
-    True where the model says ``shortcut_class`` with the shortcut and not without it, and it is not the true
-    class: then the shortcut is the reason. A test that is taken for the class anyway says nothing of it.
+    True where the model predicts ``shortcut_class`` with the shortcut and not without it, and it is not the
+    true class: then the shortcut is the reason. A test that is taken for the class anyway is no evidence.
 
     Parameters
     ----------
@@ -190,13 +191,14 @@ def fooled(before: Any, after: Any, true_labels: Any, shortcut_class: int) -> Ma
         Predicted classes of the tests without and with the shortcut.
     true_labels : (T,)
     shortcut_class
-        Class that the shortcut stands for in the training set.
+        Class that has the shortcut in the training set.
     """
-    check_that(is_integer(shortcut_class), "shortcut_class", "be a class", shortcut_class)
+    if not is_integer(shortcut_class):
+        raise InvalidInputError(f"'shortcut_class' must be a class. Got {shown(shortcut_class)}.")
     labels = classes("true_labels", true_labels)
     clean, perturbed = classes("before", before, len(labels)), classes("after", after, len(labels))
-    found: Mask = (labels != shortcut_class) & (clean != shortcut_class) & (perturbed == shortcut_class)
-    return found
+    flipped: Mask = (labels != shortcut_class) & (clean != shortcut_class) & (perturbed == shortcut_class)
+    return flipped
 
 
 def shortcut_ap(scores: Any, poisoned_mask: Any) -> Doubles:
@@ -222,9 +224,9 @@ def shortcut_ap(scores: Any, poisoned_mask: Any) -> Doubles:
     """
     from sklearn.metrics import average_precision_score
 
-    found = numbers("scores", scores, (None, None))
-    poisoned = split_mask("poisoned_mask", poisoned_mask, found.shape[1])
-    return np.array([average_precision_score(poisoned, row) for row in found])
+    values = numbers("scores", scores, (None, None))
+    poisoned = split_mask("poisoned_mask", poisoned_mask, values.shape[1])
+    return np.array([average_precision_score(poisoned, row) for row in values])
 
 
 def random_scores(n_tests: int, n_train: int, seed: int = 0) -> Doubles:
@@ -281,11 +283,11 @@ def sparsity_curve(scores: Any, shares: Any) -> SparsityCurve:
     >>> sparsity_curve(np.array([[6.0, -3.0, 1.0, 0.0]]), [0.25, 0.5]).absolute
     array([0.6, 0.9])
     """
-    found = numbers("scores", scores, (None, None))
+    values = numbers("scores", scores, (None, None))
     x = numbers("shares", shares, (None,)).astype(np.float64)
     if x.min() < 0 or x.max() > 1:
         raise InvalidInputError(f"'shares' must lie in [0, 1]. Got {x.min()} to {x.max()}.")
-    held = np.array([_held(row.astype(np.float64), x) for row in found])  # (T, 3, S)
+    held = np.array([_held(row.astype(np.float64), x) for row in values])  # (T, 3, S)
     tests = np.isfinite(held).sum(axis=0)
     means = np.divide(np.nansum(held, axis=0), tests, out=np.full(tests.shape, np.nan), where=tests > 0)
     return SparsityCurve(x, *means)

@@ -21,7 +21,6 @@ from scipy.sparse import csr_array, vstack
 
 from whence.core.arrays import Array, Doubles, Floats, Ints
 from whence.core.machine import free_memory, thread_pools
-from whence.engine import Group
 from whence.errors import ConvergenceWarning, InvalidInputError, LostError, WorkerError
 from whence.svm.crammer_singer import CrammerSinger
 from whence.svm.pairs import spread_rows

@@ -1,1 +1,1 @@
-"""What results say, as tables, charts and a page."""
+"""Results as tables, charts and a page."""

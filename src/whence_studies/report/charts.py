@@ -21,7 +21,7 @@ _UPPER = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True)
 class Line:
-    """A curve: its points, the class of its style, a name that is written beside it, and points to mark."""
+    """A curve: its points, the class of its style, a name that is written next to it, and points to mark."""
 
     points: Sequence[tuple[float, float]]
     style: str = "line"
@@ -79,7 +79,7 @@ def powers(values: Sequence[float], title: str = "") -> Axis:
 def line_chart(
     lines: Sequence[Line], x: Axis, y: Axis, text: str, width: int = 260, height: int = 178
 ) -> Markup:
-    """Draw curves; ``text`` says what they are to those who cannot see them."""
+    """Draw curves; ``text`` describes them for screen readers."""
     frame = _Frame(x, y, width, height)
     drawn, names = list[str](), list[str]()
     for line in (line for line in lines if line.points):
@@ -168,7 +168,7 @@ def scatter_chart(points: Sequence[tuple[str, float, float, str]], x: Axis, y: A
 
 
 def legend(entries: Sequence[tuple[str, str]]) -> Markup:
-    """List styles of lines and dots with what they stand for."""
+    """List styles of lines and dots with their meaning."""
     items = []
     for style, text in entries:
         drawn = _segment(style, (1, 6), (25, 6)) if style.startswith("line") else _marker(style, 13, 6, 4.5)
@@ -229,7 +229,7 @@ def _segment(style: str, a: Point, b: Point) -> str:
 
 
 def _marker(style: str, x: float, y: float, size: float) -> str:
-    """Draw a dot; its shape says what it is, not its colour alone: a square is neither DualDA nor random."""
+    """Draw a dot; its shape shows what it is, not its colour alone: a square is neither DualDA nor random."""
     if style == "dot":
         side = 1.7 * size
         place = f'x="{x - side / 2:.1f}" y="{y - side / 2:.1f}" width="{side:.1f}" height="{side:.1f}"'

@@ -1,4 +1,4 @@
-"""Mean ranks, counted in several ways: who is counted, and who may choose among options, decides them."""
+"""Mean ranks, counted in several ways, by the methods that are counted and those that may choose options."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import rankdata
 
-from whence_studies.report.summary import Summary, kind, paper
+from whence_studies.report.summary import ResultSummary, kind, paper
 from whence_studies.suite.metric import Column
 from whence_studies.suite.protocol import RANDOM, Method
 
@@ -17,7 +17,7 @@ _FEWEST = 6  # of the paper's eight other methods, without which its count is an
 
 
 class Entrant(NamedTuple):
-    """Who is counted once: a method with one option or several, of which the best counts in each column.
+    """An entrant: a method with one option or several, of which the best counts in each column.
 
     Attributes
     ----------
@@ -59,23 +59,23 @@ class Count(NamedTuple):
     places: list[Place]
 
 
-def counts(summary: Summary) -> list[Count]:
+def counts(summary: ResultSummary) -> list[Count]:
     """Count the methods in every way that the results allow, the paper's first."""
     rows = [Entrant(m.label, (m,)) for m in summary.methods if m.name != RANDOM]
     every = Count("Every row by itself", "All rows of the table above but Random.", placed(summary, rows))
-    found = [*_as_the_paper(summary), *_with_choices(summary), every]
-    return [count for count in found if len(count.places) > 1]
+    every_count = [*_as_the_paper(summary), *_with_choices(summary), every]
+    return [count for count in every_count if len(count.places) > 1]
 
 
-def _as_the_paper(summary: Summary) -> Iterator[Count]:
+def _as_the_paper(summary: ResultSummary) -> Iterator[Count]:
     """Count the paper's methods, DualDA with its best C, one C, or a C by rule."""
     known = paper()["method"]
     others = [Entrant(m.label, (m,)) for m in _firsts(summary) if m.name in known["others"]]
-    own = [m for m in summary.methods if m.name == known["name"]]
+    paper_method = [m for m in summary.methods if m.name == known["name"]]
     if len(others) < _FEWEST:
         return
     values = ", ".join(f"{value:g}" for value in known["counted"])
-    best = [m for m in own if set(m.options) == {"C"} and m.options["C"] in known["counted"]]
+    best = [m for m in paper_method if set(m.options) == {"C"} and m.options["C"] in known["counted"]]
     ways = (
         (
             "As the paper counts",
@@ -86,12 +86,12 @@ def _as_the_paper(summary: Summary) -> Iterator[Count]:
         (
             "One C for all columns",
             "The same methods, DualDA with the C that the paper recommends.",
-            [m for m in own if m.key == known["key"]],
+            [m for m in paper_method if m.key == known["key"]],
         ),
         (
             "C by a rule",
             "The same methods, DualDA with a C that was chosen without a look at the scores.",
-            [m for m in own if m.tune or not m.options][:1],
+            [m for m in paper_method if m.tune or not m.options][:1],
         ),
     )
     for title, text, methods in ways:
@@ -109,20 +109,20 @@ def _as_the_paper(summary: Summary) -> Iterator[Count]:
         yield Count("As the authors ran it", text, placed(summary, [_entrant(best), *theirs]))
 
 
-def _with_choices(summary: Summary) -> Iterator[Count]:
+def _with_choices(summary: ResultSummary) -> Iterator[Count]:
     """Count all methods, each with the best of its options, where some have several."""
     families: dict[str, list[Method]] = {}
     for method in summary.methods:
         if method.name != RANDOM:
             families.setdefault(method.name, []).append(method)
-    if any(len(some) > 1 for some in families.values()):
-        entrants = [_entrant(some) for some in families.values()]
+    if any(len(methods) > 1 for methods in families.values()):
+        entrants = [_entrant(methods) for methods in families.values()]
         text = "All methods, each with the best of its options in every column, where it has several."
         yield Count("A choice for all", text, placed(summary, entrants))
 
 
 def _entrant(methods: Sequence[Method]) -> Entrant:
-    """Return who may choose among options, or has one."""
+    """Return an entrant that may choose among options, or has one."""
     return Entrant(methods[0].label if len(methods) == 1 else _best_of(methods), tuple(methods))
 
 
@@ -133,48 +133,48 @@ def _best_of(methods: Sequence[Method]) -> str:
     return f"{' '.join(common) or methods[0].name}, best of {len(methods)}"
 
 
-def placed(summary: Summary, entrants: Sequence[Entrant]) -> list[Place]:
+def placed(summary: ResultSummary, entrants: Sequence[Entrant]) -> list[Place]:
     """Rank entrants in every column that counts, and give their means, the best first.
 
-    Means over different columns do not compare. So who lacks a score in more than half of the columns is not
+    Means over different columns do not compare. An entrant without a score in over half of the columns is not
     counted, nor is a column in which more than one of the others lacks one.
     """
     every = [_best(column, scores, entrants) for column, scores in summary.values.items()]
     columns = [best for best in every if best]
     entrants = [e for e in entrants if 2 * sum(e.label in best for best in columns) >= len(columns)]
-    ranks: dict[str, list[float]] = {each.label: [] for each in entrants}
+    ranks: dict[str, list[float]] = {entrant.label: [] for entrant in entrants}
     for best in columns:
         counted = {label: value for label, value in best.items() if label in ranks}
         if len(ranks) - len(counted) <= 1:
             for label, rank in zip(counted, rankdata(list(counted.values())), strict=True):
                 ranks[label].append(float(rank))
-    found = [
+    places = [
         Place(
-            each.label,
-            len(each.methods),
-            float(np.mean(ranks[each.label])),
-            len(ranks[each.label]),
-            sum(rank <= 3 for rank in ranks[each.label]),
-            sum(summary.seconds(m) for m in each.methods),
-            kind(each.methods[0]),
+            entrant.label,
+            len(entrant.methods),
+            float(np.mean(ranks[entrant.label])),
+            len(ranks[entrant.label]),
+            sum(rank <= 3 for rank in ranks[entrant.label]),
+            sum(summary.seconds(m) for m in entrant.methods),
+            kind(entrant.methods[0]),
         )
-        for each in entrants
-        if ranks[each.label]
+        for entrant in entrants
+        if ranks[entrant.label]
     ]
-    return sorted(found, key=lambda place: place.rank)
+    return sorted(places, key=lambda place: place.rank)
 
 
 def _best(column: Column, scores: Mapping[str, float], entrants: Sequence[Entrant]) -> dict[str, float]:
     """Return the best score of every entrant that has one, with less for better."""
     sign = -1 if column.rising else 1
     return {
-        each.label: min(sign * scores[m.key] for m in each.methods if m.key in scores)
-        for each in entrants
-        if any(m.key in scores for m in each.methods)
+        entrant.label: min(sign * scores[m.key] for m in entrant.methods if m.key in scores)
+        for entrant in entrants
+        if any(m.key in scores for m in entrant.methods)
     }
 
 
-def _firsts(summary: Summary) -> list[Method]:
+def _firsts(summary: ResultSummary) -> list[Method]:
     """Return each method once, with the option that comes first."""
     first: dict[str, Method] = {}
     for method in summary.methods:

@@ -10,8 +10,8 @@ from markupsafe import Markup
 from whence_studies.report import charts
 from whence_studies.report.charts import Axis, Dot, Line, line_chart, linear, powers
 from whence_studies.report.counting import Count
-from whence_studies.report.summary import Retrained, Summary, kind
-from whence_studies.report.sweep import Points, Sweep, SweptColumn
+from whence_studies.report.summary import ResultSummary, Retrained, kind
+from whence_studies.report.sweep import Points, SweptColumn, SweptResults
 from whence_studies.suite.metric import Accuracies, Column, Curves
 from whence_studies.suite.protocol import RANDOM, Method
 
@@ -22,9 +22,9 @@ _NONE: Mapping[str, Points] = {}
 
 
 class Figures:
-    """Draws what results say; a figure without results is empty."""
+    """Draws results; a figure without results is empty."""
 
-    def __init__(self, summary: Summary, sweep: Sweep) -> None:
+    def __init__(self, summary: ResultSummary, sweep: SweptResults) -> None:
         self.summary, self.sweep, self.results = summary, sweep, summary.results
 
     def scores(self) -> list[tuple[Column, Markup]]:
@@ -32,8 +32,8 @@ class Figures:
         return [(column, self._score_chart(column, v)) for column, v in self.summary.values.items() if v]
 
     def _score_chart(self, column: Column, scores: Mapping[str, float]) -> Markup:
-        found = [(m, scores[m.key]) for m in self.summary.methods if m.key in scores]
-        present = sorted(found, key=lambda pair: pair[1], reverse=column.rising)
+        scored = [(m, scores[m.key]) for m in self.summary.methods if m.key in scores]
+        present = sorted(scored, key=lambda pair: pair[1], reverse=column.rising)
         rows = [Dot(m.label, v, self.summary.interval(column, m.key), _style(m)) for m, v in present]
         ends = [end for row in rows if row.interval for end in row.interval]
         title = f"{column.unit} ({'→' if column.rising else '←'} better)"
@@ -57,15 +57,15 @@ class Figures:
 
     def curves(self, scored: bool) -> list[tuple[str, Curves, list[tuple[str, Panels]]]]:
         """Curves of metrics that have a score, or have none: each quantity's words and panels."""
-        found = []
+        drawn_curves = []
         names = {column.metric for column in self.summary.columns}
         for metric, section in self.summary.sections(Curves):
             drawn = [
                 (text, self._curves(metric, section, name, text)) for name, text in section.quantities.items()
             ]
             if (metric in names) == scored and drawn[0][1]:
-                found.append((metric, section, drawn))
-        return found
+                drawn_curves.append((metric, section, drawn))
+        return drawn_curves
 
     def _curves(self, metric: str, section: Curves, quantity: str, text: str) -> Panels:
         x = replace(_SHARES if section.log else _UNIT, title=section.x)
@@ -75,12 +75,12 @@ class Figures:
         }
         return self._panels(text, curves, x, replace(_UNIT, title=section.y))
 
-    def retrained(self, metric: str, section: Accuracies, found: Retrained) -> Panels:
-        """Accuracies of retrained models against the share kept or removed, beside the paper's."""
-        if len(found.shares) < 2:
+    def retrained(self, metric: str, section: Accuracies, accuracies: Retrained) -> Panels:
+        """Accuracies of retrained models against the share kept or removed, next to the paper's."""
+        if len(accuracies.shares) < 2:
             return []
-        ours = {m.key: list(values.items()) for m, values, _ in found.rows}
-        theirs = {m.key: list(values.items()) for m, _, values in found.rows}
+        ours = {m.key: list(values.items()) for m, values, _ in accuracies.rows}
+        theirs = {m.key: list(values.items()) for m, _, values in accuracies.rows}
         x = replace(_UNIT, title=f"share of the training samples {section.what.lower()}")
         values = [b for curves in (ours, theirs) for curve in curves.values() for _, b in curve]
         y = linear(values, f"accuracy ({'↑' if section.rising else '↓'} better)")
@@ -91,13 +91,13 @@ class Figures:
     ) -> Panels:
         """One panel per method: its curve, the random one, and the paper's where there is one."""
         chance = Line(curves.get(RANDOM, []), "line chance")
-        found = []
+        panels = []
         for method in self.summary.methods:
             if curves.get(method.key) and method.name != RANDOM:
                 lines = [chance, Line(theirs.get(method.key, []), "line paper")]
                 lines.append(Line(curves[method.key], _style(method, "line")))
-                found.append((method.label, line_chart(lines, x, y, f"{text}: {method.label}")))
-        return found
+                panels.append((method.label, line_chart(lines, x, y, f"{text}: {method.label}")))
+        return panels
 
     def swept(self) -> Panels:
         """Every metric and what the surrogate is like, against the option that was varied."""
@@ -106,14 +106,14 @@ class Figures:
         x = powers(
             [self.sweep.at(method) for method in self.sweep.methods], f"{self.sweep.option} (→ sparser)"
         )
-        found = [(swept.column.title, _swept_chart(swept, x)) for swept in self.sweep.columns()]
+        panels = [(swept.column.title, _swept_chart(swept, x)) for swept in self.sweep.columns()]
         for metric in self.summary.metrics:
             for quantity, (title, unit) in metric.swept.items():
                 lines = [Line(points, "line dual") for points in self.sweep.lines(metric.name, quantity)]
                 if lines:
                     y = linear([value for line in lines for _, value in line.points], unit, zero=True)
-                    found.append((title, line_chart(lines, x, y, title)))
-        return found
+                    panels.append((title, line_chart(lines, x, y, title)))
+        return panels
 
     def swept_by_kappa(self) -> Panels:
         """Every metric against κ, which compares C across data sets, scenes and features."""

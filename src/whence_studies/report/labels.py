@@ -41,18 +41,18 @@ def place_labels(points: Sequence[Point], widths: Sequence[float], area: Box) ->
 
     Points in a crowd choose first. A label's leader is the line from its point to the box's nearest point; it
     crosses no label and no other leader, and passes no other point closely. Where an area is too small for
-    that, a label stands where it covers nothing, else beside its point. A label that is wider than
+    that, a label stands where it covers nothing, else next to its point. A label that is wider than
     the area is taken to be as wide as it.
     """
-    found: dict[int, Box] = {}
+    boxes: dict[int, Box] = {}
     dots = [Box(x - 6, y - 6, x + 6, y + 6) for x, y in points]
     crowd = [sum(math.dist(p, q) < 60 for q in points) for p in points]
     for i in sorted(range(len(points)), key=lambda i: -crowd[i]):
-        leaders = [_leader(points[j], box) for j, box in found.items()]
+        leaders = [_leader(points[j], box) for j, box in boxes.items()]
         width = min(widths[i], area.right - area.left)
         choices = sorted(_choices(points[i], width, area), key=partial(_far, points[i]))
-        found[i] = _choose(choices, points[i], list(found.values()), dots, leaders)
-    return [found[i] for i in range(len(points))]
+        boxes[i] = _choose(choices, points[i], list(boxes.values()), dots, leaders)
+    return [boxes[i] for i in range(len(points))]
 
 
 def _choose(

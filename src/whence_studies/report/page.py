@@ -17,8 +17,8 @@ from whence.pages.render import Look, read, render
 from whence_studies.report.charts import legend, number
 from whence_studies.report.counting import Count, counts
 from whence_studies.report.figures import Figures
-from whence_studies.report.summary import Summary, kind, paper
-from whence_studies.report.sweep import Sweep, SweptColumn
+from whence_studies.report.summary import ResultSummary, kind, paper
+from whence_studies.report.sweep import SweptColumn, SweptResults
 from whence_studies.suite.metric import Column, Numbers
 from whence_studies.suite.protocol import Method
 from whence_studies.suite.results import ERROR, Results, Row
@@ -51,8 +51,8 @@ class _Page:
     """What the template shows, part by part; a part without results is empty."""
 
     def __init__(self, results: Results) -> None:
-        self.results, self.summary = results, Summary(results)
-        self.sweep = Sweep(self.summary)
+        self.results, self.summary = results, ResultSummary(results)
+        self.sweep = SweptResults(self.summary)
         self.figures = Figures(self.summary, self.sweep)
         self.labels = {method.key: method.label for method in self.summary.everyone}
         self.columns = self.summary.columns
@@ -60,10 +60,10 @@ class _Page:
 
     def facts(self) -> dict[str, list[Row]]:
         """Facts of each scene."""
-        found: dict[str, list[Row]] = {}
+        by_scene: dict[str, list[Row]] = {}
         for row in self.results.select("scene"):
-            found.setdefault(row.method, []).append(row)
-        return found
+            by_scene.setdefault(row.method, []).append(row)
+        return by_scene
 
     def counts(self) -> list[Count]:
         """Mean ranks, in every way to count them."""
@@ -80,7 +80,7 @@ class _Page:
 
     def caught(self) -> list[tuple[Column, list[Method], list[dict[str, Any]]]]:
         """Columns of shortcuts, the methods that caught some, and pairs of texts that XDA explains."""
-        found = []
+        tables = []
         for column in {column.metric: column for column in self.columns}.values():
             caught = self.results.select(column.metric, quantity="caught")
             methods = [m for m in self.summary.methods if m.key in {row.method for row in caught}]
@@ -89,12 +89,12 @@ class _Page:
                 for method in methods
                 for row in self.results.select(column.metric, method.key, "example")[:2]
             ]
-            found += [(column, methods, examples)] if methods else []
-        return found
+            tables += [(column, methods, examples)] if methods else []
+        return tables
 
     def numbers(self) -> list[tuple[str, Numbers, list[tuple[str, list[float | None]]]]]:
         """Tables of other numbers, metric by metric; rows may be of variants of methods."""
-        found = []
+        tables = []
         for metric, section in self.summary.sections(Numbers):
             keys = dict.fromkeys(row.method for row in self.results.select(metric))
             rows = [
@@ -103,8 +103,8 @@ class _Page:
                 if not self.results.select(metric, key, ERROR)
             ]
             if rows := [row for row in rows if any(value is not None for value in row[1])]:
-                found.append((metric, section, rows))
-        return found
+                tables.append((metric, section, rows))
+        return tables
 
     def _named(self, key: str) -> str:
         """Put labels instead of keys, also inside a longer name."""
@@ -129,29 +129,29 @@ class _Page:
 def _example(note: str) -> dict[str, Any]:
     """Read a pair of texts, word by word, with the largest relevance of each text."""
     with _noted(note):
-        told = json.loads(note)
+        pair = json.loads(note)
         for side in ("test", "train"):
-            one = told[side]
+            one = pair[side]
             words = [
                 {"word": word, "relevance": float(relevance), "inside": bool(inside)}
                 for word, relevance, inside in zip(one["words"], one["relevance"], one["inside"], strict=True)
             ]
-            told[side] = {"words": words, "most": max(map(abs, one["relevance"]), default=0.0) or 1.0}
-        return {name: told[name] for name in ("predicted", "true", "test", "train")}
+            pair[side] = {"words": words, "most": max(map(abs, one["relevance"]), default=0.0) or 1.0}
+        return {name: pair[name] for name in ("predicted", "true", "test", "train")}
 
 
 @contextmanager
 def _noted(note: str) -> Iterator[None]:
-    """Say of a note that cannot be read that it is the results' fault."""
+    """Raise StoreError for a note that cannot be read."""
     try:
         yield
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise StoreError(f"The results have a note that cannot be read, {note[:60]!r} ({error}).") from error
 
 
-def _ranges(some: list[float], everything: list[float]) -> str:
+def _ranges(values: list[float], everything: list[float]) -> str:
     """Write values, neighbours among all of them as a range."""
-    runs = [list(run) for inside, run in groupby(everything, some.__contains__) if inside]
+    runs = [list(run) for inside, run in groupby(everything, values.__contains__) if inside]
     return ", ".join(number(r[0]) if len(r) == 1 else f"{number(r[0])} to {number(r[-1])}" for r in runs)
 
 

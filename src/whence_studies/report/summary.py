@@ -1,4 +1,4 @@
-"""What results say: scores side by side, ties, ranks, costs, and the paper's own numbers beside them."""
+"""Results side by side: scores, ties, ranks, costs, and the paper's own numbers next to them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Retrained(NamedTuple):
         return (max if rising else min)(ours[share] for _, ours, _ in self.rows if share in ours)
 
 
-class Summary:
+class ResultSummary:
     """Reads results for the page and for the command line."""
 
     def __init__(self, results: Results) -> None:
@@ -68,13 +68,13 @@ class Summary:
         # Results were checked when they were made; classes of the user's are not needed to show them.
         self.everyone = [Method.model_construct(**given) for given in results.protocol["methods"]]
         self.methods = [method for method in self.everyone if not method.sweep]
-        found = {key: METRICS.get(key, "metrics") for key in results.protocol["metrics"]}
-        self.metrics = list(found.values())
-        self._options = {metric.name: results.protocol["metrics"][key] for key, metric in found.items()}
+        kinds = {key: METRICS.get(key, "metrics") for key in results.protocol["metrics"]}
+        self.metrics = list(kinds.values())
+        self._options = {metric.name: results.protocol["metrics"][key] for key, metric in kinds.items()}
         self._owners = {
-            replace(each, metric=each.metric or metric.name): metric.name
+            replace(column, metric=column.metric or metric.name): metric.name
             for metric in self.metrics
-            for each in metric.columns_for(self._options[metric.name])
+            for column in metric.columns_for(self._options[metric.name])
         }
         self.columns = list(self._owners)
 
@@ -85,11 +85,11 @@ class Summary:
     @cached_property
     def values(self) -> dict[Column, dict[str, float]]:
         """Scores by column, and by method where it has one."""
-        found = {}
+        by_column = {}
         for column in self.columns:
             scores = {method.key: self._value(method.key, column) for method in self.methods}
-            found[column] = {key: value for key, value in scores.items() if value is not None}
-        return found
+            by_column[column] = {key: value for key, value in scores.items() if value is not None}
+        return by_column
 
     def _value(self, key: str, column: Column) -> float | None:
         if not column.first:
@@ -116,7 +116,7 @@ class Summary:
         return cells
 
     def _tied(self, column: Column, present: list[str]) -> set[str]:
-        """Methods that cannot be told from the best one."""
+        """Methods that are tied with the best one."""
         if column.ties == "given":
             return {key for key in present if self.results.value(column.metric, key, "tied_with_best")}
         values = self._each(column, present)
@@ -134,9 +134,9 @@ class Summary:
 
         None where there are fewer than two, or where methods do not have the same.
         """
-        each = [self._values_of(column, key) for key in present]
-        counts = {len(values) for values in each}
-        return np.array(each, dtype=np.float64) if len(counts) == 1 and min(counts) > 1 else None
+        values = [self._values_of(column, key) for key in present]
+        counts = {len(row) for row in values}
+        return np.array(values, dtype=np.float64) if len(counts) == 1 and min(counts) > 1 else None
 
     def _values_of(self, column: Column, key: str) -> list[float | None]:
         if not column.first:
@@ -145,11 +145,11 @@ class Summary:
         return [min(curve)[1] for curve in curves if curve]
 
     def judged(self) -> list[tuple[str, list[str]]]:
-        """How ties are told, and the columns where they are told so."""
-        found: dict[str, list[str]] = {}
+        """How ties are judged, and the columns where they are judged so."""
+        titles: dict[str, list[str]] = {}
         for column in self.columns:
-            found.setdefault(self._how(column), []).append(column.title)
-        return list(found.items())
+            titles.setdefault(self._how(column), []).append(column.title)
+        return list(titles.items())
 
     def seeds(self, metric: str) -> int:
         """Return the number of training seeds of a metric that retrains models, else 0."""
@@ -178,12 +178,12 @@ class Summary:
     @cached_property
     def ranks(self) -> dict[str, tuple[float, int]]:
         """Average rank of each method over the columns it has a score in, and how many those are."""
-        found: dict[str, list[float]] = {}
+        by_method: dict[str, list[float]] = {}
         for column, scores in self.values.items():
             values = np.array(list(scores.values()))
             for key, rank in zip(scores, rankdata(-values if column.rising else values), strict=True):
-                found.setdefault(key, []).append(float(rank))
-        return {key: (float(np.mean(some)), len(some)) for key, some in found.items()}
+                by_method.setdefault(key, []).append(float(rank))
+        return {key: (float(np.mean(ranks)), len(ranks)) for key, ranks in by_method.items()}
 
     @property
     def on_cpu(self) -> bool:
@@ -200,8 +200,8 @@ class Summary:
 
     def by_model(self, column: Column) -> list[tuple[Method, list[float]]]:
         """Scores of each explained model, of methods that have some; none where there is only one model."""
-        found = [(m, [v for _, v in self.curve(column.metric, m.key, "model")]) for m in self.methods]
-        return [(method, values) for method, values in found if values]
+        scored = [(m, [v for _, v in self.curve(column.metric, m.key, "model")]) for m in self.methods]
+        return [(method, values) for method, values in scored if values]
 
     def curve(self, metric: str, key: str, quantity: str) -> list[tuple[float, float]]:
         """Points of a method's curve."""
@@ -213,8 +213,8 @@ class Summary:
         return [(m.name, one) for m in self.metrics for one in m.sections if isinstance(one, kind)]
 
     def retrained(self) -> list[tuple[str, Accuracies, Retrained]]:
-        """Accuracies of models that were retrained, beside the paper's, metric by metric."""
-        found = []
+        """Accuracies of models that were retrained, next to the paper's, metric by metric."""
+        tables = []
         for metric, section in self.sections(Accuracies):
             table = paper().get(metric, {}).get(self.results.protocol["data"]["name"], {})
             curves = [(m, dict(sorted(self.curve(metric, m.key, "accuracy")))) for m in self.methods]
@@ -226,32 +226,37 @@ class Summary:
                 known = {share: value for share, value in theirs.items() if value is not None}
                 rows += [(method, ours, known)] if ours else []
             spreads = {m.key: dict(self.curve(metric, m.key, SPREAD)) for m in self.methods}
-            found += [(metric, section, Retrained(shares, rows, spreads, table.get("place")))] if rows else []
-        return found
+            tables += (
+                [(metric, section, Retrained(shares, rows, spreads, table.get("place")))] if rows else []
+            )
+        return tables
 
     def statements(self) -> list[dict[str, Any]]:
         """The paper's statements about its data sets, and what was measured here in the same terms."""
         key, data = paper()["method"]["key"], self.results.protocol["data"]["name"]
-        own = next((m for m in self.methods if m.key == key and key in self.ranks), None)
+        paper_method = next((m for m in self.methods if m.key == key and key in self.ranks), None)
         rows = []
         for statement in paper()["statements"]:
-            theirs, ours = statement["values"].get(data), own and self._measured(statement, own)
+            theirs, ours = (
+                statement["values"].get(data),
+                paper_method and self._measured(statement, paper_method),
+            )
             if ours or theirs is not None:
                 rows.append({**statement, "theirs": theirs, "ours": ours or None})
         return rows
 
-    def _measured(self, statement: Mapping[str, Any], own: Method) -> float | None:
+    def _measured(self, statement: Mapping[str, Any], paper_method: Method) -> float | None:
         """What a statement of the paper about its own method comes to here, if that is measured."""
-        others = [m for m in self.methods if m.name not in (own.name, RANDOM)]
+        others = [m for m in self.methods if m.name not in (paper_method.name, RANDOM)]
         if "costs" in statement:
             theirs = [self._cost(m, statement["costs"]) for m in others if m.name in statement["of"]]
-            mine, least = self._cost(own, statement["costs"]), min(filter(None, theirs), default=0.0)
+            mine, least = self._cost(paper_method, statement["costs"]), min(filter(None, theirs), default=0.0)
             return least / mine if mine else None
         if statement["id"] == "rank":
             ranks = [self.ranks[m.key][0] for m in others if m.key in self.ranks]
-            return 1 + sum(rank < self.ranks[own.key][0] for rank in ranks)
+            return 1 + sum(rank < self.ranks[paper_method.key][0] for rank in ranks)
         if statement["id"] == "top_three":
-            return sum(self._among_three(column, own.name, others) for column in self.columns)
+            return sum(self._among_three(column, paper_method.name, others) for column in self.columns)
         return None
 
     def _cost(self, method: Method, names: list[str]) -> float:
@@ -261,8 +266,8 @@ class Summary:
         """Return whether a method, with its best options, is among the best three of a column."""
         sign = 1 if column.rising else -1
         scores = {key: sign * value for key, value in self.values[column].items()}
-        own = [scores[m.key] for m in self.methods if m.name == name and m.key in scores]
-        return bool(own) and sum(scores.get(m.key, -math.inf) > max(own) for m in others) < 3
+        of_method = [scores[m.key] for m in self.methods if m.name == name and m.key in scores]
+        return bool(of_method) and sum(scores.get(m.key, -math.inf) > max(of_method) for m in others) < 3
 
 
 @cache
@@ -272,12 +277,12 @@ def paper() -> dict[str, Any]:
 
 
 def kind(method: Method) -> str:
-    """Say how a method is drawn: as the paper's own, as chance, or as any other."""
+    """Return how a method is drawn: as the paper's own, as chance, or as any other."""
     return {paper()["method"]["name"]: "dual", RANDOM: "chance"}.get(method.name, "")
 
 
 def printed(table: Mapping[str, Any], method: Method, share: float) -> float | None:
     """Accuracy that the paper prints for a method where a share is kept."""
-    found = table.get(method.key) or table.get(method.name)
+    accuracies = table.get(method.key) or table.get(method.name)
     kept = 10 * share  # it prints them at 10, 20, … 90 %
-    return found[round(kept) - 1] / 100 if found and math.isclose(kept, round(kept)) else None
+    return accuracies[round(kept) - 1] / 100 if accuracies and math.isclose(kept, round(kept)) else None

@@ -1,4 +1,4 @@
-"""What results say about the sweep: every metric against the option of a method that was varied."""
+"""Results over the sweep: every metric against the option of a method that was varied."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from whence.metrics.coreset import loss_of
-from whence_studies.report.summary import Summary, paper
+from whence_studies.report.summary import ResultSummary, paper
 from whence_studies.suite.metric import Column
 from whence_studies.suite.protocol import RANDOM, Method
 
@@ -44,15 +44,15 @@ class SweptColumn(NamedTuple):
         return [dict(self.points).get(value) for value in paper()["method"]["choices"]]
 
 
-class Sweep:
+class SweptResults:
     """Reads the sweep of results; it is empty where fewer than three values were taken."""
 
-    def __init__(self, summary: Summary) -> None:
+    def __init__(self, summary: ResultSummary) -> None:
         self.summary, self.results = summary, summary.results
         given = self.results.protocol.get("sweep", {})
         self.option, self.method = given.get("option", ""), given.get("method", paper()["method"]["name"])
-        found = [m for m in summary.everyone if m.name == self.method and set(m.options) == {self.option}]
-        self.methods = sorted(found, key=self.at) if len(found) > 2 else []
+        swept = [m for m in summary.everyone if m.name == self.method and set(m.options) == {self.option}]
+        self.methods = sorted(swept, key=self.at) if len(swept) > 2 else []
         self._shared = cache(self._find_shared)
 
     def at(self, method: Method) -> float:
@@ -65,13 +65,13 @@ class Sweep:
 
     def by_kappa(self) -> list[SweptColumn]:
         """The same over κ = C·N·mean‖f‖² of each metric's own scene, as far as it is known."""
-        found = []
+        columns = []
         for swept in self.columns():
             kappas = {self.at(m): self.kappa(swept.column, m) for m in self.methods}
             pairs = [(kappas[x], value) for x, value in swept.points]
             points = [(kappa, value) for kappa, value in pairs if kappa is not None]
-            found += [swept._replace(points=points)] if len(points) > 2 else []
-        return found
+            columns += [swept._replace(points=points)] if len(points) > 2 else []
+        return columns
 
     def kappa(self, column: Column, method: Method) -> float | None:
         """κ of a method in the scene of a column."""
@@ -88,13 +88,13 @@ class Sweep:
 
     def shared(self) -> list[tuple[list[str], tuple[float, ...], int]]:
         """Metrics of the sweep that retrain models, with fractions and the number of seeds that all share."""
-        found: dict[tuple[tuple[float, ...], int], list[str]] = {}
+        by_shared: dict[tuple[tuple[float, ...], int], list[str]] = {}
         for metric in dict.fromkeys(s.column.metric for s in self.columns() if s.column.ties == "runs"):
             pairs = self._shared(metric)
             if pairs:
                 fractions, seeds = sorted({p for _, p in pairs}), {seed for seed, _ in pairs}
-                found.setdefault((tuple(fractions), len(seeds)), []).append(metric)
-        return [(metrics, *what) for what, metrics in found.items()]
+                by_shared.setdefault((tuple(fractions), len(seeds)), []).append(metric)
+        return [(metrics, *what) for what, metrics in by_shared.items()]
 
     def _column(self, column: Column) -> SweptColumn:
         pairs = [(self.at(method), self._value(column, method.key)) for method in self.methods]
@@ -120,8 +120,10 @@ class Sweep:
 
     def _find_shared(self, metric: str) -> set[tuple[int, float]]:
         """Pairs of a training seed and a fraction that every method with losses has."""
-        found = [set(self._losses(metric, method.key)) for method in self.summary.everyone]
-        return set.intersection(*found) if (found := [pairs for pairs in found if pairs]) else set()
+        by_method = [set(self._losses(metric, method.key)) for method in self.summary.everyone]
+        return (
+            set.intersection(*by_method) if (by_method := [pairs for pairs in by_method if pairs]) else set()
+        )
 
     def _losses(self, metric: str, key: str) -> dict[tuple[int, float], float]:
         return {

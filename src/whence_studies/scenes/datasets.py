@@ -102,18 +102,18 @@ def load(name: str, folder: Path, n_train: int | None, n_test: int | None, seed:
     ((1, 28, 28), [2, 2, 2, 2, 2, 2, 2, 2, 2, 2])
     """
     offered: dict[str, Any] = {"folder": folder, "n_test": n_test, "seed": seed}
-    found = SOURCES.get(name, "data.name") if name in SOURCES else make_named("data.name", name, **offered)
-    if isinstance(found, Source):
-        found = call_with(found.read, **offered)
-    if not isinstance(found, Mapping) or not {"train", "test"} <= found.keys():
+    given = SOURCES.get(name, "data.name") if name in SOURCES else make_named("data.name", name, **offered)
+    if isinstance(given, Source):
+        given = call_with(given.read, **offered)
+    if not isinstance(given, Mapping) or not {"train", "test"} <= given.keys():
         raise InvalidInputError(
             f"'data.name' must give a mapping with train and test, and perhaps class_names. Got "
-            f"{sorted(found) if isinstance(found, Mapping) else type(found).__name__} from {name!r}."
+            f"{sorted(given) if isinstance(given, Mapping) else type(given).__name__} from {name!r}."
         )
     sizes = {"train": n_train, "test": n_test}
-    parts = {what: view(found[what], show_progress=False) for what in sizes}
+    parts = {what: view(given[what], show_progress=False) for what in sizes}
     K = 1 + max(int(part.labels.max()) for part in parts.values())
-    names = tuple(str(one) for one in found.get("class_names") or range(K))
+    names = tuple(str(one) for one in given.get("class_names") or range(K))
     if len(names) < K:
         raise InvalidInputError(f"'class_names' of {name!r} must name {K} classes. Got {len(names)}.")
     train, test = (taken(p, draw(p.labels, sizes[what], seed, what), names) for what, p in parts.items())

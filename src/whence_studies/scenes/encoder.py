@@ -78,16 +78,16 @@ class Encoder:
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}
         if missing:
             self._read(missing)
-        found = [self._known[key] for key in keys]
-        return packed(found) if self.inputs.states else torch.from_numpy(np.concatenate(found))
+        rows = [self._known[key] for key in keys]
+        return packed(rows) if self.inputs.states else torch.from_numpy(np.concatenate(rows))
 
     def _read(self, texts: dict[str, str]) -> None:
         left, backbone, new = list(texts.items()), self.backbone, dict[str, Any]()
         read = states if self.inputs.states else features
         with bar("Reading texts", len(left), "texts", show=self.show_progress) as watched:
             for start in range(0, len(left), _BATCH):
-                some, part = zip(*left[start : start + _BATCH], strict=True)
-                new |= zip(some, read(backbone, list(part)), strict=True)
+                batch_keys, part = zip(*left[start : start + _BATCH], strict=True)
+                new |= zip(batch_keys, read(backbone, list(part)), strict=True)
                 watched.update(len(part))
         self._known |= new
         keys = sorted(new)  # as a manifest has them

@@ -72,7 +72,7 @@ def predict(
     preprocess: Callable[[Any], Any] | None = None,
     collate_fn: Callable[[list[Any]], Any] | None = None,
 ) -> Tensor:
-    """Logits (test, class) of a model on a data set, float32 on the CPU; the model is left as it was."""
+    """Logits (test, class) of a model on a data set, float32 on the CPU; the model is left unchanged."""
     batch_size = check_count("batch_size", batch_size)
     check_model(model)
     samples = as_training_set(data, batch_size, preprocess=preprocess, collate_fn=collate_fn)

@@ -93,8 +93,8 @@ def group_classes(confusion: Any, n_groups: int, seed: int = 0) -> Ints:
     likeness = rates + rates.T
     np.fill_diagonal(likeness, 0)
     rng = np.random.default_rng(check_seed(seed))
-    found = [_improved(likeness, rng.permutation(K) % n_groups) for _ in range(_STARTS)]
-    groups = min(found, key=lambda groups: float(likeness[groups[:, None] == groups].sum()))
+    improved = [_improved(likeness, rng.permutation(K) % n_groups) for _ in range(_STARTS)]
+    groups = min(improved, key=lambda groups: float(likeness[groups[:, None] == groups].sum()))
     _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]  # numbered in the order of their first class
 
@@ -130,7 +130,7 @@ def group_labels(data: Any, groups: Any) -> View:
 def add_shortcut(
     data: Any, shortcut: Shortcut, share: float = 1.0, *, of_class: int | None = None, seed: int = 0
 ) -> View:
-    """Put a shortcut on a share of the samples; labels stay as they are.
+    """Put a shortcut on a share of the samples; labels stay unchanged.
 
     For training, ``of_class`` is the class that the model is to learn the shortcut for. For testing, the
     defaults put it on everything.

@@ -33,10 +33,12 @@ from whence_studies.scenes.weights import load_weights, save_weights
 
 TrainFn = Callable[[View, int], nn.Module]
 MODELS = "Models"
-"""What who listens to ``whence.core.progress`` hears of."""
+"""Name of this progress for listeners of ``whence.core.progress``."""
 
-_SCENES = (f"whence_studies.scenes.{name}" for name in ("loops", "perturb", "retrain", "views"))
-_MODULES = ("whence.data", "whence.tasks", *_SCENES)
+_MODULES = (
+    "whence.data",
+    *(f"whence_studies.scenes.{name}" for name in ("loops", "perturb", "retrain", "views")),
+)
 """Whose code a training can depend on."""
 
 
@@ -87,7 +89,7 @@ def retrain(
 ) -> list[Run]:
     """Train a model on each of several data sets, or read it where it was trained before.
 
-    Each model is saved as soon as it is trained: when the process is killed, calling this again goes on after
+    Each model is saved as soon as it is trained: when the process is killed, calling this again resumes after
     the last one. A training that fails is warned of and tried again next time; the others go on.
 
     A model is found again by the code of ``train_fn`` with the constants, functions and enclosed values it
@@ -107,7 +109,7 @@ def retrain(
     cache_dir
         Folder for the weights, as safetensors; nothing in it runs when it is read.
     config
-        What makes trainings differ beside the code and the data; JSON must be able to hold it.
+        What makes trainings differ besides the code and the data; JSON must be able to hold it.
     engine
         Where trainings run, as for ``whence.engine.run``: one after the other here, or several at a time with
         ``"processes"``, to which function and data must be sendable. The models are the same.
@@ -133,9 +135,9 @@ def retrain(
     cache = Cache(cache_dir)
     tasks = _tasks(train_fn, jobs, model, cache, config)
     cache.make()
-    found = {task.path: _seconds(task.path) for task in tasks}
+    seconds_of = {task.path: _seconds(task.path) for task in tasks}
     # The same model may be asked for several times, and is trained once.
-    missing = list({task.path: task for task in tasks if found[task.path] is None}.values())
+    missing = list({task.path: task for task in tasks if seconds_of[task.path] is None}.values())
     # All in one function, which is sent once: data that several tasks share are sent once too.
     train = partial(_train, train_fn, missing)
     ended: dict[Path, Outcome] = {}
@@ -145,14 +147,14 @@ def retrain(
         progress.tell(MODELS, len(tasks) - len(missing), len(tasks))
         for outcome in engines.run(train, range(len(missing)), engine, threads=threads):
             ended[missing[outcome.place].path] = outcome
-            failed = sum(each.error is not None for each in ended.values())
+            failed = sum(outcome_so_far.error is not None for outcome_so_far in ended.values())
             watched.set_postfix_str(f"{failed} failed" if failed else "", refresh=False)
             watched.update()
             progress.tell(MODELS, len(tasks) - len(missing) + len(ended), len(tasks))
     runs = []
     # Warned of after all is done, so that a warning that is made an error stops no training.
     for number, task in enumerate(tasks):
-        end, cached = ended.get(task.path, Outcome(number, found[task.path])), task.path not in ended
+        end, cached = ended.get(task.path, Outcome(number, seconds_of[task.path])), task.path not in ended
         error = None if end.error is None else f"{type(end.error).__name__}: {end.error}"
         runs.append(Run(task.seed, task.path, end.value or 0.0, cached, error, end.details, model))
         if error is not None:
@@ -237,6 +239,15 @@ def _seconds(path: Path) -> float | None:
         return None
 
 
+def code_fingerprint(function: Callable[..., Any]) -> str:
+    """Identify a function by its code and by what it uses from around it; of a method, not its object.
+
+    That is the values it encloses, and of the user's own modules the constants, functions and classes. What
+    else the training depends on, the caller passes in ``config``.
+    """
+    return Digest().of(getattr(function, "__func__", function))
+
+
 def digest_inputs(samples: TrainingSet) -> str:
     """Identify the inputs in a set's source: all of columns, a seeded choice of what is read one by one."""
     if isinstance(samples.source, Columns):
@@ -249,12 +260,3 @@ def digest_samples(samples: TrainingSet, inputs: str) -> str:
     """Identify samples, labels and marks, given the digest of the inputs: equal for equal sets."""
     places = np.arange(len(samples)) if samples.places is None else samples.places
     return Digest().of([inputs, places, samples.every_label(show_progress=False), *map(list, samples.marks)])
-
-
-def code_fingerprint(function: Callable[..., Any]) -> str:
-    """Identify a function by its code and by what it uses from around it; of a method, not its object.
-
-    That is the values it encloses, and of the user's own modules the constants, functions and classes. What
-    else the training depends on, the caller says in ``config``.
-    """
-    return Digest().of(getattr(function, "__func__", function))

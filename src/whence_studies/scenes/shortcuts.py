@@ -22,7 +22,7 @@ _CHANNELS = (1, 3, 4)
 
 
 Shortcut = Change
-"""Puts a mark on one sample's inputs and gives them back; what it was given stays as it was."""
+"""Return one sample's inputs with a mark; the inputs given stay unchanged."""
 
 
 class Painted(ABC):
@@ -31,7 +31,7 @@ class Painted(ABC):
     value: Value
 
     def __post_init__(self) -> None:
-        for size in (each.name for each in fields(self) if each.name != "value"):  # type: ignore[arg-type]
+        for size in (field.name for field in fields(self) if field.name != "value"):  # type: ignore[arg-type]
             object.__setattr__(self, size, check_count(size, getattr(self, size)))
         for number in self.value if isinstance(self.value, tuple | list) else [self.value]:
             check_number("value", number)
@@ -89,9 +89,9 @@ class Frame(Painted):
             raise InvalidInputError(
                 f"'width' must leave some of an image of {height} × {width}. Got {self.width}."
             )
-        found = np.ones((height, width), dtype=bool)
-        found[self.width : -self.width, self.width : -self.width] = False
-        return found
+        covered = np.ones((height, width), dtype=bool)
+        covered[self.width : -self.width, self.width : -self.width] = False
+        return covered
 
 
 @dataclass(frozen=True)
@@ -115,10 +115,10 @@ class CentreBox(Painted):
             raise InvalidInputError(
                 f"'size' must leave some of an image of {height} × {width}. Got {self.size}."
             )
-        found = np.zeros((height, width), dtype=bool)
+        covered = np.zeros((height, width), dtype=bool)
         top, left = (height - self.size) // 2, (width - self.size) // 2
-        found[top : top + self.size, left : left + self.size] = True
-        return found
+        covered[top : top + self.size, left : left + self.size] = True
+        return covered
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Word:
         )
 
     def _into(self, text: str, rng: np.random.Generator) -> str:
-        # Places are the starts of words: the rest of the text, line breaks and all, stays as it was.
+        # Places are the starts of words: the rest of the text, line breaks and all, stays unchanged.
         starts = word_starts(text)
         place = int(rng.integers(len(starts) + 1))
         if place == len(starts):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 from torch.optim import SGD, AdamW, Optimizer
 from torch.optim.lr_scheduler import OneCycleLR
+from torch.optim.swa_utils import update_bn
 
 from whence.core import contents, store
 from whence.core.fingerprint import Digest, source, structure
@@ -25,13 +28,13 @@ from whence_studies.scenes import networks
 from whence_studies.scenes.encoder import Encoder
 from whence_studies.scenes.retrain import code_fingerprint
 from whence_studies.scenes.texts import LastBlock, TextClassifier
-from whence_studies.scenes.unfinished import Unfinished
 from whence_studies.scenes.views import View, view
-from whence_studies.scenes.weights import load_weights, save_weights
+from whence_studies.scenes.weights import TrainingFile, load_weights, save_weights
 from whence_studies.tables import Count, Table, ours
 
 _MODULES = ("loops", "networks", "texts", "training", "views")
 """Whose code a trained network depends on."""
+_READ, _MOST = 256, 10_000  # samples read at a time for BatchNorm's statistics, and in all
 
 
 class Recipe(Table):
@@ -67,7 +70,7 @@ class Recipe(Table):
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedNetwork:
     """A trained model, its weights in the course of training, and the learning rate at each of these."""
 
     model: nn.Module
@@ -81,7 +84,7 @@ class Trained:
             save_weights(folder / f"{place}.safetensors", state, {"learning_rate": rate})
 
     @classmethod
-    def read(cls, folder: Path, model: nn.Module) -> Trained:
+    def read(cls, folder: Path, model: nn.Module) -> TrainedNetwork:
         """Read what ``write`` wrote, or raise StoreError; ``model`` is of the same kind."""
         paths = [folder / f"{place}.safetensors" for place in range(len(list(folder.glob("*.safetensors"))))]
         first, *others = (load_weights(path, model) for path in paths or [folder / "0.safetensors"])
@@ -107,7 +110,7 @@ class Trainer:
     encoder: Encoder | None = None
 
     def build(self, seed: int, inputs: Tensor | None = None) -> nn.Module:
-        """Make an untrained network for inputs (N, …); torch's own random state is left as it was."""
+        """Make an untrained network for inputs (N, …); torch's own random state is left unchanged."""
         given = self.inputs if inputs is None else inputs
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -120,15 +123,15 @@ class Trainer:
         labels: Tensor,
         seed: int,
         n_checkpoints: int = 0,
-        unfinished: Unfinished | None = None,
-    ) -> Trained:
+        file: TrainingFile | None = None,
+    ) -> TrainedNetwork:
         """Train on inputs (N, …) and labels (N,) from a seed, which sets first weights and the order.
 
-        ``unfinished`` is where a training that was stopped is gone on from.
+        ``file`` keeps the training, and resumes it where it was stopped.
         """
         if self.recipe.train is None:
             model = self.build(seed, inputs)
-            return train(self.recipe, model, inputs, labels, seed, n_checkpoints, unfinished)
+            return train(self.recipe, model, inputs, labels, seed, n_checkpoints, file)
         name, samples = self.recipe.train, view((inputs, labels), show_progress=False)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -144,7 +147,7 @@ class Trainer:
                 "'model.train' must give a network with the weights that 'model.name' has. Got others from "
                 f"{name!r}: {error}"
             ) from error
-        return Trained(model.eval())
+        return TrainedNetwork(model.eval())
 
     def on_view(self, samples: View, seed: int) -> nn.Module:
         """Train on a view, as ``retrain`` asks."""
@@ -159,12 +162,12 @@ class Trainer:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """What a training depends on beside its data and its seed, for the names of saved models."""
-        model, own = self.build(0), self.recipe.train
+        """What a training depends on besides its data and its seed, for the names of saved models."""
+        model, function = self.build(0), self.recipe.train
         return {
             "recipe": self.recipe.model_dump(exclude={"checkpoints"}),
             "network": Digest().of([structure(model), dict(model.state_dict())]),
-            "train": None if own is None else code_fingerprint(import_named("model.train", own)),
+            "train": None if function is None else code_fingerprint(import_named("model.train", function)),
             "code": source(*(f"whence_studies.scenes.{module}" for module in _MODULES)),
         }
 
@@ -176,8 +179,8 @@ def train(
     labels: Tensor,
     seed: int,
     n_checkpoints: int = 0,
-    unfinished: Unfinished | None = None,
-) -> Trained:
+    file: TrainingFile | None = None,
+) -> TrainedNetwork:
     """Train a network from its present weights.
 
     Parameters
@@ -192,8 +195,8 @@ def train(
         Of the order of the samples. Equal seeds give equal weights on one machine and thread count.
     n_checkpoints
         Weights to keep, at equal distances, the last ones included.
-    unfinished
-        Where the training is kept now and then, and gone on from; None keeps nothing.
+    file
+        Keeps the training now and then, and resumes it; None keeps nothing.
     """
     images = inputs.ndim == 4
     if images:  # channels-last halves the time of small convolutions on a CPU
@@ -201,17 +204,17 @@ def train(
     optimizer, schedule = _optimizer(recipe, model)
     generator = torch.Generator().manual_seed(seed)
     due = {round(recipe.steps * (k + 1) / n_checkpoints) for k in range(n_checkpoints)}
-    step, kept = (0, []) if unfinished is None else unfinished.resume(model, optimizer, generator)
+    step, kept = (0, []) if file is None else file.resume(model, optimizer, generator)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of steps of the optimiser, which were made before
         for _ in range(step):
             schedule.step()
-    show = unfinished is not None and unfinished.show_progress
+    show = file is not None and file.show_progress
     shown = bar("Training", recipe.steps, "steps", initial=step, show=show, delay=2)
     model.train()
     while step < recipe.steps:
-        if unfinished is not None:
-            unfinished.write(step, model, optimizer, generator, kept)
+        if file is not None:
+            file.write(step, model, optimizer, generator, kept)
         for rows in _batches(len(inputs), recipe.batch_size, generator)[: recipe.steps - step]:
             batch = _augmented(recipe, inputs[rows], generator) if images else inputs[rows]
             output = model(batch.to(recipe.device))
@@ -230,12 +233,12 @@ def train(
             if step in due:
                 kept.append((copy.deepcopy(model.state_dict()), rate))
     shown.close()
-    if unfinished is not None:
-        unfinished.done()
+    if file is not None:
+        file.done()
     model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     model.requires_grad_(True).eval()
     states = [{name: t.contiguous() for name, t in state.items()} for state, _ in kept]
-    return Trained(model, states, [rate for _, rate in kept])
+    return TrainedNetwork(model, states, [rate for _, rate in kept])
 
 
 def _optimizer(recipe: Recipe, model: nn.Module) -> tuple[Optimizer, OneCycleLR]:
@@ -285,3 +288,29 @@ def _shifted(images: Tensor, most: int, generator: torch.Generator) -> Tensor:
         rows[:, None, :, None],
         columns[:, None, None, :],
     ]
+
+
+def with_statistics(model: nn.Module, state: Mapping[str, Tensor], inputs: Tensor) -> dict[str, Tensor]:
+    """Return weights from the course of training with the BatchNorm statistics that they have on inputs.
+
+    The statistics that BatchNorm keeps are running means over the last steps. Where weights change fast, they
+    belong to other weights, and the network that is evaluated is another than the one that is trained.
+
+    Parameters
+    ----------
+    model
+        Of the same kind; it is left unchanged.
+    state
+        Its weights and statistics at a checkpoint; returned unchanged without BatchNorm.
+    inputs
+        The training set, (N, …); of a large one some samples are drawn.
+    """
+    network = copy.deepcopy(model)
+    network.load_state_dict(state)
+    with torch.random.fork_rng(devices=[]):  # dropout is at work as in training
+        torch.manual_seed(0)
+        # Drawn, since a batch of a set that is sorted by class would have the statistics of a class.
+        rows = torch.randperm(len(inputs))[:_MOST]
+        parts = torch.tensor_split(rows, math.ceil(len(rows) / _READ))
+        update_bn((inputs[part] for part in parts), network, next(network.parameters()).device)
+    return {name: tensor.detach() for name, tensor in network.state_dict().items()}

@@ -20,7 +20,7 @@ from whence.tasks import Classes
 @displayed("__len__", "n_classes", "history")
 @dataclass(frozen=True, eq=False)
 class View(Dataset[Any]):
-    """A data set as it would be with other labels, shortcuts or fewer samples; the data stay as they are.
+    """A data set as it would be with other labels, shortcuts or fewer samples; the data stay unchanged.
 
     Samples are read when they are asked for. Views of views add up.
 

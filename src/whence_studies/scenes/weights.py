@@ -1,19 +1,29 @@
-"""Weights of models in files: all of them, of every type, checked before they are used."""
+"""Weights of models in files, checked before they are used, and trainings that are kept to be resumed."""
 
 from __future__ import annotations
 
 import copy
 import math
 import os
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from whence.core import contents, store
+from whence.core.cache import Slot
 from whence.errors import ModelError, StoreError
+
+_FILE = "state.safetensors"
+_EVERY = 60.0  # seconds: nothing is written of a training that takes less
+
+Kept = list[tuple[dict[str, Tensor], float]]
+"""Weights in the course of a training, and the learning rate at each."""
 
 
 def save_weights(path: str | os.PathLike[str], state: Mapping[str, Any], manifest: dict[str, Any]) -> None:
@@ -51,9 +61,87 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
 def load_weights(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
     """Return a copy of ``model``, in eval mode, with the weights from a file that ``save_weights`` wrote."""
     state, _ = read_tensors(path)
-    found = copy.deepcopy(model)
+    loaded = copy.deepcopy(model)
     try:
-        found.load_state_dict(state)
+        loaded.load_state_dict(state)
     except RuntimeError as error:
         raise StoreError(f"{path} holds the weights of another architecture: {error}") from error
-    return found.eval()
+    return loaded.eval()
+
+
+@dataclass
+class TrainingFile:
+    """Keeps a training that is not done, so that it can be resumed.
+
+    Weights, the optimiser's state, random numbers and checkpoints are written, so that a resumed training
+    ends with the same bits as one that was never stopped.
+
+    Attributes
+    ----------
+    slot : its place in a cache
+    title : what it is, for lists
+    show_progress : whether it shows how far it is
+    """
+
+    slot: Slot
+    title: str
+    show_progress: bool = False
+    _written: float = field(default_factory=time.monotonic)
+
+    def resume(self, model: nn.Module, optimizer: Optimizer, generator: torch.Generator) -> tuple[int, Kept]:
+        """Restore what was written; return the steps that are done, and their checkpoints."""
+        try:
+            tensors, manifest = read_tensors(self.slot.path / _FILE)
+            step = contents.manifest(int, manifest.get("step"))
+            rates = contents.manifest(list[float], manifest.get("rates"))
+            parts = _by_prefix(tensors)
+            kept = [(parts[f"kept{place}"], rate) for place, rate in enumerate(rates)]
+            state = {**optimizer.state_dict(), "state": _by_parameter(parts["optimizer"])}
+            weights, random = parts["model"], parts["random"]["state"]
+            model.load_state_dict(weights)  # the one that may refuse, before anything is changed
+            optimizer.load_state_dict(state)
+            generator.set_state(random)
+            return step, kept
+        except (OSError, StoreError, RuntimeError, KeyError, ValueError):
+            return 0, []  # nothing to resume
+
+    def write(
+        self, step: int, model: nn.Module, optimizer: Optimizer, generator: torch.Generator, kept: Kept
+    ) -> None:
+        """Write where a training is, unless it did so just now."""
+        if step == 0 or time.monotonic() - self._written < _EVERY:
+            return
+        tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
+        for place, values in optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer/{place}/{name}": torch.as_tensor(v) for name, v in values.items()}
+        for place, (state, _) in enumerate(kept):
+            tensors |= {f"kept{place}/{name}": tensor for name, tensor in state.items()}
+        tensors["random/state"] = generator.get_state()
+        if self.slot.entry is None:
+            self.slot.begin(self.title)
+        rates = [rate for _, rate in kept]
+        save_weights(self.slot.path / _FILE, tensors, {"step": step, "rates": rates})
+        self.slot.note(progress={"steps": step})
+        self._written = time.monotonic()
+
+    def done(self) -> None:
+        """Remove what was written."""
+        self.slot.drop()
+
+
+def _by_prefix(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Put tensors together by the first part of their names."""
+    parts: dict[str, dict[str, Tensor]] = {"optimizer": {}}
+    for name, tensor in tensors.items():
+        part, _, rest = name.partition("/")
+        parts.setdefault(part, {})[rest] = tensor
+    return parts
+
+
+def _by_parameter(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+    """Return an optimiser's state by the place of the parameter."""
+    parts: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        place, _, quantity = name.partition("/")
+        parts.setdefault(int(place), {})[quantity] = tensor
+    return parts

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -21,14 +21,13 @@ from whence.errors import InvalidInputError, StoreError
 from whence.features import FeatureBank, extract
 from whence.gradients.bank import Kind
 from whence.methods import Attributor
-from whence.metrics.resources import Spent, spending
+from whence_studies.resources import Spent, spending
 from whence_studies.scenes import datasets, networks
 from whence_studies.scenes.encoder import Encoder
 from whence_studies.scenes.retrain import retrain
-from whence_studies.scenes.settled import settled
-from whence_studies.scenes.training import Trained, Trainer
-from whence_studies.scenes.unfinished import Unfinished
+from whence_studies.scenes.training import TrainedNetwork, Trainer, with_statistics
 from whence_studies.scenes.views import View, subset, view
+from whence_studies.scenes.weights import TrainingFile
 
 if TYPE_CHECKING:
     from whence_studies.suite.protocol import Protocol
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 _APART = 1_000  # between the seeds of models that are explained
 
 
-class Shared(NamedTuple):
+class SharedReading(NamedTuple):
     """What several methods read of a training set, features or gradients, and what that cost."""
 
     made: Any
@@ -68,7 +67,7 @@ class Scene:
     tests: Tensor
     held_out: tuple[Tensor, Ints]
     trainer: Trainer
-    trained: Trained
+    trained: TrainedNetwork
     facts: dict[str, float] = field(default_factory=dict)
     made: dict[str, Any] = field(default_factory=dict)
     model: int = 0
@@ -102,19 +101,19 @@ class Scene:
         return extract(self.trained.model, tests, show_progress=False)
 
     @cached_property
-    def _features(self) -> Shared:
+    def _features(self) -> SharedReading:
         read = partial(extract, self.trained.model, self.data, show_progress=False)
-        return Shared(*spending(read, lambda bank: bank.features.nbytes))
+        return SharedReading(*spending(read, lambda bank: bank.features.nbytes))
 
     @cached_property
-    def _gradients(self) -> dict[Kind, Shared]:
+    def _gradients(self) -> dict[Kind, SharedReading]:
         """Gradients of the training set that methods asked for so far."""
         return {}
 
     @cached_property
     def checkpoints(self) -> list[dict[str, Tensor]]:
         """Weights in the course of training, with the statistics of BatchNorm that each of them has."""
-        return [settled(self.trained.model, state, self.inputs) for state in self.trained.checkpoints]
+        return [with_statistics(self.trained.model, state, self.inputs) for state in self.trained.checkpoints]
 
     @cached_property
     def said(self) -> Ints:
@@ -129,21 +128,21 @@ class Scene:
         made: Attributor = call_with(kind, **{**common, **options})
         return made
 
-    def shared(self, attributor: Attributor) -> dict[str, Shared]:
+    def shared(self, attributor: Attributor) -> dict[str, SharedReading]:
         """Return what an attributor reads of the training set and others read too, as ``fit`` takes it.
 
-        It is read once, by who comes first, and belongs to the cost of all.
+        It is read once, by the first, and belongs to the cost of all.
         """
         if getattr(attributor, "layers", "last") != "last":
             return {}
-        found = {"features": self._features}
+        readings = {"features": self._features}
         kind: Kind | None = getattr(attributor, "kind", None)
         if kind is not None:
             if kind not in self._gradients:
-                read = partial(attributor.collect, self.bank)
-                self._gradients[kind] = Shared(*spending(read, lambda bank: bank.nbytes))
-            found["gradients"] = self._gradients[kind]
-        return found
+                read = partial(cast(Any, attributor).collect, self.bank)
+                self._gradients[kind] = SharedReading(*spending(read, lambda bank: bank.nbytes))
+            readings["gradients"] = self._gradients[kind]
+        return readings
 
     def fit(self, attributor: Attributor) -> Attributor:
         """Fit an attributor, with what others have read."""
@@ -212,7 +211,7 @@ class Workshop:
         test, held_out = (datasets.taken(tests, places, tests.class_names) for places in (asked, rest))
         materials = Materials(self, train, test, held_out, spec.steps)
         scene = self.protocol.metrics[metric].stage(materials)
-        plain = not scene.facts  # where tests are changed, the metric says what there is to know of them
+        plain = not scene.facts  # where tests are changed, the metric adds its own facts
         labels = scene.train.labels
         scene.facts.update(train_accuracy=float((scene.said == labels).mean()), n_train=len(labels))
         if plain:
@@ -225,7 +224,7 @@ class Workshop:
         read = [samples[i][0] for i in range(len(samples))]
         return torch.stack(read) if self.encoder is None else self.encoder(read)
 
-    def trained(self, trainer: Trainer, inputs: Tensor, labels: Ints, model: int = 0) -> Trained:
+    def trained(self, trainer: Trainer, inputs: Tensor, labels: Ints, model: int = 0) -> TrainedNetwork:
         """Train a model with its checkpoints, or read it; ``model`` counts those of the same training set."""
         # Far from the seeds of retrained models, which are counted from 1.
         seed, n = self.seed + _APART * model, trainer.recipe.checkpoints
@@ -240,12 +239,12 @@ class Workshop:
         with slot.locked():
             if slot.complete:
                 try:
-                    return Trained.read(slot.path, trainer.build(seed))
+                    return TrainedNetwork.read(slot.path, trainer.build(seed))
                 except StoreError:
                     pass  # damaged: retrained
             title = f"{trainer.recipe.name} on {len(labels):,} samples"
-            unfinished = Unfinished(self.cache.slot("training", parts), title, self.show_progress)
-            trained = trainer.train(inputs, torch.from_numpy(labels), seed, n, unfinished)
+            file = TrainingFile(self.cache.slot("training", parts), title, self.show_progress)
+            trained = trainer.train(inputs, torch.from_numpy(labels), seed, n, file)
             _check_outputs(networks.logits(trained.model, inputs[:2]), trainer)
             with slot.filling(f"{title}, explained") as folder:
                 trained.write(folder)

@@ -11,7 +11,7 @@ import torch
 
 from whence.core.arrays import Doubles
 from whence.methods import Attributor
-from whence.metrics.resources import Measured, measure
+from whence_studies.resources import Measured, measure
 from whence_studies.scenes.workshop import Scene
 from whence_studies.suite.results import COSTS, Row
 
@@ -54,8 +54,8 @@ class Case:
         scene = self.scene
         attributor = scene.attributor(self.method.kind, self.options)
         before = [shared.spent for shared in scene.shared(attributor).values()]
-        found = measure(partial(scene.fit, attributor), scene.tests, torch.from_numpy(scene.explained))
-        return found._replace(resources=found.resources.after(*before))
+        result = measure(partial(scene.fit, attributor), scene.tests, torch.from_numpy(scene.explained))
+        return result._replace(resources=result.resources.after(*before))
 
     @cached_property
     def scores(self) -> Doubles:
@@ -83,8 +83,8 @@ class Case:
 
     def rows_of(self, metric: str, values: Doubles, note: str = "") -> list[Row]:
         """Return rows for a metric that is a mean over tests or samples: the mean, and each."""
-        each = [self.row(metric, "each", float(v), i) for i, v in enumerate(values)]
-        return [self.row(metric, "score", float(values.mean()), note=note), *each]
+        single = [self.row(metric, "each", float(v), i) for i, v in enumerate(values)]
+        return [self.row(metric, "score", float(values.mean()), note=note), *single]
 
     def curve(self, metric: str, quantity: str, x: Iterable[float], y: Iterable[float]) -> list[Row]:
         """Return rows for the points of a curve; without a value where it is not finite."""
@@ -95,5 +95,5 @@ class Case:
         """What the method cost; nothing where its scores were not needed so far."""
         if "measured" not in self.__dict__:
             return []
-        found = vars(self.measured.resources).items()
-        return [self.row(COSTS, name, v) for name, v in found if name != "n_tests" and v is not None]
+        costs = vars(self.measured.resources).items()
+        return [self.row(COSTS, name, v) for name, v in costs if name != "n_tests" and v is not None]

@@ -1,13 +1,20 @@
-"""What an evaluation will cost, before it begins."""
+"""What an evaluation will cost, before it begins, and how much of that is done."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from tqdm.auto import tqdm
 
 from whence.core.naming import call_with
+from whence.core.progress import listening
 from whence.gradients.bank import Kind
 from whence_studies.scenes import networks
+from whence_studies.scenes.retrain import MODELS
 from whence_studies.suite.protocol import Method, Protocol
 
 _FORWARD = 0.4  # of what a sample costs in training, the part that is a pass forward
@@ -26,14 +33,14 @@ class Item(NamedTuple):
 
 def cell_seconds(protocol: Protocol, metric: str, method: Method) -> float:
     """CPU-seconds that a cell will take, roughly."""
-    spec, found = protocol.scene(metric), protocol.metric(metric, method)
+    spec, measuring = protocol.scene(metric), protocol.metric(metric, method)
     seconds = max(0.05, _fit_seconds(protocol, method, spec.train or 50_000))
-    choices = math.prod(map(len, method.tune.values())) if found.chooses and method.tune else 0
-    fits = choices + found.fittings(method)
+    choices = math.prod(map(len, method.tune.values())) if measuring.chooses and method.tune else 0
+    fits = choices + measuring.fittings(method)
     # Metrics of one scene share a fit.
     together = [name for name in protocol.scenes()[spec] if protocol.takes_part(name, method)]
     seconds *= fits if metric == together[0] else max(fits - 1, 0)
-    return max(0.05, seconds) + found.trainings() * training_seconds(protocol, metric)
+    return max(0.05, seconds) + measuring.trainings() * training_seconds(protocol, metric)
 
 
 def _fit_seconds(protocol: Protocol, method: Method, n: int) -> float:
@@ -47,8 +54,13 @@ def _fit_seconds(protocol: Protocol, method: Method, n: int) -> float:
     before = protocol.methods[: protocol.methods.index(method)]
     if (kind := _gradients(method)) is not None and kind in map(_gradients, before):
         cost = _AGAIN
-    some = min(n, getattr(made, "n_samples", None) or n)
-    return networks.find(protocol.model.name).slower * cost * (some + _SCORING * (n - some)) / 1_000
+    n_curvature = min(n, getattr(made, "n_samples", None) or n)
+    return (
+        networks.find(protocol.model.name).slower
+        * cost
+        * (n_curvature + _SCORING * (n - n_curvature))
+        / 1_000
+    )
 
 
 def _gradients(method: Method) -> Kind | None:
@@ -72,7 +84,7 @@ def scene_item(protocol: Protocol, metrics: list[str]) -> Item:
 
 
 def scene_items(protocol: Protocol, metrics: list[str]) -> list[Item]:
-    """Say what will be done in the scene of some metrics, and what it costs."""
+    """List what will be done in the scene of some metrics, and what it costs."""
     items = [scene_item(protocol, metrics)]
     for metric in metrics:
         methods = [method for method in protocol.methods if protocol.takes_part(metric, method)]
@@ -87,7 +99,7 @@ def scene_seconds(protocol: Protocol, metrics: list[str]) -> float:
 
 
 def plan(protocol: Protocol) -> list[Item]:
-    """Say what will be done, and what it costs, part by part."""
+    """List what will be done, and what it costs, part by part."""
     return [item for metrics in protocol.scenes().values() for item in scene_items(protocol, metrics)]
 
 
@@ -95,4 +107,71 @@ def training_seconds(protocol: Protocol, metric: str) -> float:
     """CPU-seconds that one model of a metric's scene will take, roughly."""
     recipe = protocol.model
     steps = protocol.scene(metric).steps
-    return max(0.03, steps * recipe.batch_size * networks.find(recipe.name).seconds)
+    seconds: float = max(0.03, steps * recipe.batch_size * networks.find(recipe.name).seconds)
+    return seconds
+
+
+class Meter:
+    """Counts planned seconds as done while parts of a plan go on; most of them go into training models.
+
+    Parameters
+    ----------
+    protocol
+        What is run.
+    show
+        Whether a bar is shown. Without it a line is said for every tenth.
+    say
+        Takes these lines.
+    """
+
+    def __init__(self, protocol: Protocol, show: bool, say: Callable[[str], Any]) -> None:
+        self.done, self.total = 0.0, sum(item.seconds for item in plan(protocol))
+        self._say = None if show else say
+        self._bar = tqdm(
+            total=self.total,
+            desc=protocol.name,
+            bar_format="{desc}: {percentage:3.0f}%|{bar}| {elapsed} gone, {remaining} left",
+            disable=not show,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.close()
+
+    @property
+    def share(self) -> float:
+        """What part of the work is done."""
+        return self.done / self.total
+
+    @contextmanager
+    def part(self, seconds: float) -> Iterator[None]:
+        """Do a part of the plan: at its end as many seconds are done, whatever was counted of it before."""
+        end = self.done + seconds
+        yield
+        self._advance(end - self.done)
+
+    @contextmanager
+    def training(self, seconds: float) -> Iterator[None]:
+        """Count so many seconds for every model that is trained inside, or read since it was before."""
+        before = 0
+
+        def hear(what: str, done: int, total: int) -> None:
+            nonlocal before
+            if what == MODELS:
+                self._advance((done - before) * seconds if done else 0.0)
+                before = done
+
+        with listening(hear):
+            yield
+
+    def _advance(self, seconds: float) -> None:
+        seconds = max(0.0, min(seconds, self.total - self.done))
+        tenths = int(10 * self.share)
+        self.done += seconds
+        self._bar.update(seconds)
+        if self._say is not None and tenths < int(10 * self.share) < 10:
+            self._say(f"{self.share:.0%} of the work is done")

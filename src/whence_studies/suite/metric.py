@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy.typing as npt
+from pydantic import create_model
 
 from whence.core.registry import Registry, register
 from whence_studies.scenes.workshop import Materials, Scene
@@ -37,7 +38,7 @@ __all__ = [
 
 
 Output = Literal["logit", "log_prob"]
-"""What LDS foretells of retrained models."""
+"""What LDS predicts of retrained models."""
 CLEAN = "clean"
 """The scene of the data as they come."""
 
@@ -51,7 +52,7 @@ class Column:
     title, unit : of the column
     rising : whether more is better
     first : the loss at the smallest share instead of the metric's own score
-    ties : how methods are told apart: "bootstrap" over the rows "each"; "runs", the same for all methods, by
+    ties : how ties are judged: "bootstrap" over the rows "each"; "runs", the same for all methods, by
         the logarithms' spread; "given" in rows "tied_with_best"; "none"
     how : the same in words, for the page; {seeds} is the number of training seeds
     metric : of the rows that it shows; that of the metric itself where none is given
@@ -122,7 +123,7 @@ class Metric(Table):
     ----------
     name : in protocols and results
     columns : of the table of scores
-    sections : what the page shows beside the table
+    sections : what the page shows next to the table
     swept : quantities that the page draws over the sweep, with title and unit; a line for each ``x`` of rows
     scene : name of the scene that it is measured in; metrics of the scene "clean" share it
     sweeps : whether the methods of a sweep are measured too
@@ -179,7 +180,7 @@ class Metric(Table):
         return 1
 
     def depends(self, protocol: Protocol) -> Any:
-        """Return what else of a protocol its numbers depend on, beside scene, method and options."""
+        """Return what else of a protocol its numbers depend on, besides scene, method and options."""
         return None
 
     @property
@@ -208,8 +209,34 @@ class Metric(Table):
         return 0
 
     def shared_trainings(self) -> int:
-        """Count the models that are trained for all methods together, beside the one that is explained."""
+        """Count the models that are trained for all methods together, besides the one that is explained."""
         return 0
+
+
+def register_variant(
+    base: type[Metric], name: str, text: str, defaults: Mapping[str, Any], **of_class: Any
+) -> None:
+    """Register a metric that differs from another in its name, the defaults of options, and class attributes.
+
+    Parameters
+    ----------
+    base
+        The metric that it is a variant of.
+    name
+        Of the variant, in protocols and results.
+    text
+        What it measures, in a sentence.
+    defaults
+        Of options, by name.
+    of_class
+        Other class attributes, such as ``columns``.
+    """
+    kinds = {option: (base.model_fields[option].annotation, value) for option, value in defaults.items()}
+    title = name.title().replace("_", "")
+    made = create_model(title, __base__=base, __doc__=text, __module__=base.__module__, **kinds)  # type: ignore[call-overload]
+    for attribute, value in {"name": name, **of_class}.items():
+        setattr(made, attribute, value)
+    register(made)
 
 
 METRICS: Registry[type[Metric]] = Registry(

@@ -1,4 +1,4 @@
-"""Protocols: small TOML files that say what an evaluation compares, on what, and how."""
+"""Protocols: small TOML files that describe what an evaluation compares, on what, and how."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Method(Table):
     label : how tables call it
     options : of its constructor
     tune : values to choose from, by option; chosen by LDS on subsets that are not scored
-    by_output : options that differ by the output that LDS foretells, as in { log_prob = { … } }
+    by_output : options that differ by the output that LDS predicts, as in { log_prob = { … } }
     by_value : whether coresets take what samples are worth on the tests (``audit.values``) for their
         importance, with the tests' true classes; the method is then in coresets and pruning alone
     sweep : whether it is here only for the sweep over an option
@@ -80,9 +80,10 @@ class Method(Table):
                 raise InvalidInputError(
                     f"The keys of options of {self.name} must be among {', '.join(taken)}. Got {option!r}."
                 )
-        if self.by_value and not issubclass(self.kind, Effects):
+        if self.by_value and not self.kind.capabilities.effects:
             raise InvalidInputError(
-                f"'by_value' must be false of {self.name}: {Effects.name} alone tells what samples are worth."
+                f"'by_value' must be false for {self.name}, which does not predict what samples are worth. "
+                f"Use a method of effects, such as {Effects.name}."
             )
         return self
 
@@ -96,13 +97,13 @@ class Method(Table):
         """What identifies it in results: the name with its options."""
         inside = [f"{name}={value}" for name, value in sorted(self.options.items())]
         inside += [f"{name}=tuned" for name in sorted(self.tune)]
-        for output, own in sorted(self.by_output.items()):
-            inside += [f"{output}: {name}={value}" for name, value in sorted(own.items())]
+        for output, options in sorted(self.by_output.items()):
+            inside += [f"{output}: {name}={value}" for name, value in sorted(options.items())]
         inside += ["by value"] if self.by_value else []
         return f"{self.name}({', '.join(inside)})" if inside else self.name
 
     def for_output(self, output: Output) -> dict[str, Any]:
-        """Return the options that differ for an output that LDS foretells."""
+        """Return the options that differ for an output that LDS predicts."""
         return self.by_output.get(output, {})
 
 
@@ -220,31 +221,31 @@ class Protocol(Table):
 
     def metric(self, name: str, method: Method) -> Metric:
         """Return the metric that measures a method: for those of the sweep, with its options."""
-        found = self.metrics[name]
-        return found.over(self.sweep) if method.sweep and self.sweep else found
+        one = self.metrics[name]
+        return one.over(self.sweep) if method.sweep and self.sweep else one
 
     def takes_part(self, metric: str, method: Method) -> bool:
         """Return whether a method is measured by a metric."""
-        found, sweep = self.metrics[metric], self.sweep
-        if method.by_value and not found.orders:
+        one, sweep = self.metrics[metric], self.sweep
+        if method.by_value and not one.orders:
             return False
-        if method.sweep and not (found.sweeps and metric in ((sweep and sweep.metrics) or self.metrics)):
+        if method.sweep and not (one.sweeps and metric in ((sweep and sweep.metrics) or self.metrics)):
             return False
-        return found.applies(method)
+        return one.applies(method)
 
     def scene(self, metric: str) -> SceneSpec:
         """Find the scene that a metric is measured in."""
         one, data = self.metrics[metric], self.data
-        own = None if one.scene == CLEAN else metric
+        of = None if one.scene == CLEAN else metric
         steps = one.steps or self.model.steps
-        return SceneSpec(one.scene, own, one.train or data.train, one.test or data.test, steps)
+        return SceneSpec(one.scene, of, one.train or data.train, one.test or data.test, steps)
 
     def scenes(self) -> dict[SceneSpec, list[str]]:
         """Put the metrics that share a scene together, those first that choose options for all."""
-        found: dict[SceneSpec, list[str]] = {}
+        by_scene: dict[SceneSpec, list[str]] = {}
         for metric in sorted(self.metrics, key=lambda name: not self.metrics[name].chooses):
-            found.setdefault(self.scene(metric), []).append(metric)
-        return found
+            by_scene.setdefault(self.scene(metric), []).append(metric)
+        return by_scene
 
     def only(self, wanted: list[str]) -> Protocol:
         """Keep the methods of these names, and random."""
@@ -355,8 +356,8 @@ def read(protocol: str | Path) -> dict[str, Any]:
     if "extends" not in tables:
         return tables
     further = tables.pop("further_methods", [])
-    found = _merged(read(tables.pop("extends")), tables)
-    return {**found, "methods": [*found.get("methods", []), *further]}
+    merged = _merged(read(tables.pop("extends")), tables)
+    return {**merged, "methods": [*merged.get("methods", []), *further]}
 
 
 def _merged(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

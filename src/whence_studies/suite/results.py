@@ -1,4 +1,4 @@
-"""Results of an evaluation: tidy rows in a Parquet file, with the full configuration beside them."""
+"""Results of an evaluation: tidy rows in a Parquet file, with the full configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PACKAGES = ("whence", "torch", "numpy", "scipy", "scikit-learn", "numba")
 ERROR = "error"
 """Quantity of the row of a cell whose method failed; its note is the error."""
 COSTS = "resources"
-"""Metric of the rows that tell what a method cost."""
+"""Metric of the rows of what a method cost."""
 
 
 class Row(NamedTuple):
@@ -67,8 +67,8 @@ class Results:
 
     def value(self, metric: str, method: str, quantity: str = "score") -> float | None:
         """Return a number that is on no curve, or None."""
-        found = self.select(metric, method, quantity)
-        return found[0].value if found else None
+        rows = self.select(metric, method, quantity)
+        return rows[0].value if rows else None
 
     def select(
         self, metric: str | None = None, method: str | None = None, quantity: str | None = None
@@ -80,11 +80,11 @@ class Results:
     @cached_property
     def _of(self) -> dict[tuple[str, str | None], list[Row]]:
         """Rows by metric and method, and by metric alone."""
-        found: dict[tuple[str, str | None], list[Row]] = {}
+        by_key: dict[tuple[str, str | None], list[Row]] = {}
         for row in self.rows:
-            found.setdefault((row.metric, row.method), []).append(row)
-            found.setdefault((row.metric, None), []).append(row)
-        return found
+            by_key.setdefault((row.metric, row.method), []).append(row)
+            by_key.setdefault((row.metric, None), []).append(row)
+        return by_key
 
 
 def versions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Run a protocol: every finished cell is kept at once, and a run that was stopped goes on where it was."""
+"""Run a protocol: every finished cell is kept at once, and a run that was stopped resumes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from whence_studies.scenes.datasets import SOURCES
 from whence_studies.scenes.workshop import Scene, Workshop
 from whence_studies.suite import results
 from whence_studies.suite.case import Case
-from whence_studies.suite.costs import cell_seconds, scene_seconds, training_seconds
-from whence_studies.suite.meter import Meter
+from whence_studies.suite.costs import Meter, cell_seconds, scene_seconds, training_seconds
 from whence_studies.suite.metric import Metric
 from whence_studies.suite.protocol import Method, Protocol
 from whence_studies.suite.results import COSTS, ERROR, Results, Row
@@ -75,9 +74,9 @@ def run(
     """
     out.mkdir(parents=True, exist_ok=True)
     with limited(protocol.threads):
-        found = _Runner(protocol, folder, out, show_progress, say).run()
-    results.write(out / "results.parquet", found)
-    return found
+        results_of_run = _Runner(protocol, folder, out, show_progress, say).run()
+    results.write(out / "results.parquet", results_of_run)
+    return results_of_run
 
 
 class Cells:
@@ -95,7 +94,7 @@ class Cells:
         self.cache, self.common = cache, common
 
     def slot(self, parts: Mapping[str, Any]) -> Slot:
-        """Return the place of a cell; ``parts`` say which it is."""
+        """Return the place of a cell; ``parts`` identify it."""
         both = {**self.common, **parts}
         texts = {name: json.dumps(value, sort_keys=True, default=str) for name, value in both.items()}
         return self.cache.slot("cell", texts)
@@ -181,7 +180,7 @@ class _Runner:
         return scene
 
     def _guarded(self, metric: str, method: Method, work: Callable[[], list[Row]]) -> list[Row]:
-        """Do the work of a cell; where it fails the cell says so, and warnings are kept with it."""
+        """Do the work of a cell; where it fails the cell records the error, and warnings are kept with it."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
@@ -190,8 +189,8 @@ class _Runner:
                 reason = f"{type(error).__name__}: {error}"
                 self.say(f"{method.label} failed at {metric}: {reason}")
                 rows = [Row(metric, method.key, ERROR, None, None, reason)]
-        said = dict.fromkeys(str(warning.message) for warning in caught)
-        return [*rows, *(Row(metric, method.key, "warning", None, None, text) for text in said)]
+        texts = dict.fromkeys(str(warning.message) for warning in caught)
+        return [*rows, *(Row(metric, method.key, "warning", None, None, text) for text in texts)]
 
     def _choose(self, scene: Callable[[], Scene], name: str, method: Method) -> list[Row]:
         """Choose a method's options, which hold for all scenes."""
@@ -217,33 +216,32 @@ class _Runner:
                 continue
             parts = self._parts(name, method)
             with self.meter.part(cell_seconds(self.protocol, name, method)):
-                found = self.cells.read(parts)
-                if found is None:
+                of_cell = self.cells.read(parts)
+                if of_cell is None:
                     case = case or Case(scene(), method, self._options(method))
                     metric = self.protocol.metric(name, method)
-                    found = self._guarded(metric.name, method, partial(self._measure, case, metric))
-                    worked = all(row.quantity != ERROR for row in found)
+                    of_cell = self._guarded(metric.name, method, partial(self._measure, case, metric))
+                    worked = all(row.quantity != ERROR for row in of_cell)
                     kept = metric.to_compare(case) if metric.compares and worked else None
-                    self.cells.write(found, parts, f"{metric.name}, {method.label}", kept)
-            rows += found
+                    self.cells.write(of_cell, parts, f"{metric.name}, {method.label}", kept)
+            rows += of_cell
         return rows
 
     def _measure(self, case: Case, metric: Metric) -> list[Row]:
         if case.method.tune and case.method.key not in self.chosen:
             raise WhenceError("its options could not be chosen")
-        rows, fitted = [*metric.measure(case), *case.resources()], case.fitted
-        if fitted is not None and getattr(fitted.fitted_.surrogate, "kappa", None) is not None:
-            rows = [*rows, case.row(metric.name, "kappa", fitted.kappa_)]
-        return rows
+        rows = [*metric.measure(case), *case.resources()]
+        kappa = getattr(case.fitted, "kappa_", None)
+        return rows if kappa is None else [*rows, case.row(metric.name, "kappa", kappa)]
 
     def _whole(self, scene: Callable[[], Scene], names: list[str]) -> list[Row]:
-        """Facts about the scene, and what metrics say of all methods together."""
+        """Facts about the scene, and what metrics measure of all methods together."""
         methods = [method for method in self.protocol.methods if not method.sweep]
         metrics = {name: self.protocol.metrics[name] for name in names}
         compared: dict[str, dict[str, Any]] = {}
         for name in (name for name, metric in metrics.items() if metric.compares):
-            found = {method.key: self.cells.scores(self._parts(name, method)) for method in methods}
-            compared[name] = {key: scores for key, scores in found.items() if scores is not None}
+            of_methods = {method.key: self.cells.scores(self._parts(name, method)) for method in methods}
+            compared[name] = {key: scores for key, scores in of_methods.items() if scores is not None}
         # A method that failed and now has scores makes another comparison.
         with_scores = {
             name: [[m.key, self._options(m)] for m in methods if m.key in scores]
@@ -265,7 +263,7 @@ class _Runner:
         return {**method.options, **self.chosen.get(method.key, {})}
 
     def _parts(self, name: str, method: Method) -> dict[str, Any]:
-        """What a cell depends on, beside what all do."""
+        """What a cell depends on, besides what all do."""
         metric = self.protocol.metric(name, method)
         return {
             "what": "metric",
@@ -278,12 +276,12 @@ class _Runner:
 
 
 def _first_costs(rows: list[Row]) -> list[Row]:
-    """Keep of what a method cost what is told first: every metric that needs its scores tells it."""
-    found: dict[tuple[str, str], Row] = {}
+    """Keep the first costs of a method: every metric that needs its scores has them."""
+    first: dict[tuple[str, str], Row] = {}
     for row in rows:
         if row.metric == COSTS:
-            found.setdefault((row.method, row.quantity), row)
-    return [*(row for row in rows if row.metric != COSTS), *found.values()]
+            first.setdefault((row.method, row.quantity), row)
+    return [*(row for row in rows if row.metric != COSTS), *first.values()]
 
 
 def _own_code(protocol: Protocol) -> str:

@@ -1,4 +1,4 @@
-"""The metrics of the evaluation, one file each; a file that is put here is found."""
+"""The metrics of the evaluation; a file that is put here is found."""
 
 from whence.core.registry import import_all
 

@@ -15,7 +15,17 @@ from whence.errors import InvalidInputError
 from whence.methods import Effects, RandomAttributor
 from whence.metrics import coreset
 from whence_studies.scenes import networks
-from whence_studies.suite.metric import Accuracies, Case, Column, Count, Metric, Row, Share, register
+from whence_studies.suite.metric import (
+    Accuracies,
+    Case,
+    Column,
+    Count,
+    Metric,
+    Row,
+    Share,
+    register,
+    register_variant,
+)
 
 if TYPE_CHECKING:
     from whence_studies.suite.protocol import Sweep
@@ -26,6 +36,8 @@ _HOW = (
     "the losses’ logarithms about the means of methods and of seeds, as if all spread alike"
 )
 _BY_CLASS = "As many of every class as its share of the training set, in each class the most important."
+_SUFFICE = "More is better: the kept samples suffice."
+_MISSED = "Less is better: the removed samples cannot be replaced."
 
 
 def _mean(title: str, rising: bool) -> Column:
@@ -38,18 +50,16 @@ def _columns(title: str, rising: bool) -> tuple[Column, ...]:
 
 
 @register
-class Coreset(Metric):
+class CoresetSelection(Metric):
     """Loss of models trained on the most important samples only, weighted by 1/share; less is better.
 
-    Importance is mean |τ|; of methods by value it is what a sample is worth. Equals are drawn by lot, anew
+    Importance is mean |τ|; of methods by value it is what a sample is worth. Equals are drawn by lot, again
     for every training seed. Of the random method all are equal.
     """
 
     name = "coreset"
     columns = _columns("Coreset", rising=False)
-    sections = (
-        Accuracies("Coreset selection", "More is better: the kept samples suffice.", "Kept", rising=True),
-    )
+    sections = (Accuracies("Coreset selection", _SUFFICE, "Kept", rising=True),)
     orders = True
     balanced: ClassVar[bool] = False
 
@@ -80,24 +90,24 @@ class Coreset(Metric):
         return self.model_copy(update={"fractions": fractions, "seeds": seeds})
 
     cut = staticmethod(coreset.coreset)
-    """Gives the samples that a model is trained on, of their order, a share, and labels to balance by."""
+    """Choose the samples that a model is trained on by their order, a share, and labels to balance by."""
 
     def measure(self, case: Case) -> list[Row]:
         """Return losses and accuracies by share, and the weighted mean of each seed."""
         inputs, labels = case.scene.held_out
-        found = [
+        performances = [
             coreset.performance(networks.logits(model, inputs).numpy(), labels)
             for model in case.scene.retrained(self._parts(case))
         ]
         shape = self.seeds, len(self.fractions)
-        losses = np.array([one.loss for one in found]).reshape(shape)
-        accuracies = np.array([one.accuracy for one in found]).reshape(shape)
-        each = [coreset.weighted_mean(row, self.fractions) for row in losses]
+        losses = np.array([one.loss for one in performances]).reshape(shape)
+        accuracies = np.array([one.accuracy for one in performances]).reshape(shape)
+        means = [coreset.weighted_mean(row, self.fractions) for row in losses]
         curves = {"loss": losses.mean(0), "accuracy": accuracies.mean(0)}
         if self.seeds > 1:
             curves[coreset.SPREAD] = accuracies.std(0, ddof=1)
         curves |= {coreset.loss_of(seed): row for seed, row in enumerate(losses)}
-        rows = case.rows_of(self.name, np.array(each))
+        rows = case.rows_of(self.name, np.array(means))
         for quantity, values in curves.items():
             rows += case.curve(self.name, quantity, self.fractions, values)
         return rows
@@ -118,64 +128,54 @@ class Coreset(Metric):
 def _importance(case: Case) -> Doubles:
     """Return how important a method takes every training sample, (N,)."""
     scene = case.scene
-    if issubclass(case.method.kind, RandomAttributor):
+    if case.method.kind.name == RandomAttributor.name:
         return np.zeros(len(scene.inputs))
     if not case.method.by_value:
         return coreset.importance(case.scores)
-    found = audit.values(cast(Effects, case.attributor), scene.tests, scene.test.labels)
+    values = audit.values(cast(Effects, case.attributor), scene.tests, scene.test.labels)
     worth = np.zeros(len(scene.inputs))
-    worth[found.indices] = found.values
+    worth[values.indices] = values.values
     return worth
 
 
-@register
-class CoresetBalanced(Coreset):
-    """The same with as many of every class as its share of the training set."""
-
-    name = "coreset_balanced"
-    columns = (_mean("Coreset balanced", rising=False),)
-    sections = (
-        Accuracies(
-            "Coreset selection, balanced",
-            f"{_BY_CLASS} More is better: the kept samples suffice.",
-            "Kept",
-            rising=True,
-        ),
-    )
-    balanced = True
-
-
-@register
-class Pruning(Coreset):
-    """Loss of models trained without the most important samples, weighted by 1/share; more is better."""
-
-    name = "pruning"
-    columns = _columns("Pruning", rising=True)
-    sections = (
+for _name, _text, _cut, _balanced, _titles, _section in (
+    (
+        "coreset_balanced",
+        "Loss of models trained on the most important samples of every class; less is better.",
+        coreset.coreset,
+        True,
+        (_mean("Coreset balanced", rising=False),),
+        Accuracies("Coreset selection, balanced", f"{_BY_CLASS} {_SUFFICE}", "Kept", rising=True),
+    ),
+    (
+        "pruning",
+        "Loss of models trained without the most important samples, weighted by 1/share; more is better.",
+        coreset.pruned,
+        False,
+        _columns("Pruning", rising=True),
         Accuracies(
             "Adversarial pruning",
-            "Less is better: the removed samples cannot be replaced. The paper’s figures are those for as "
-            "much kept as is left here.",
+            f"{_MISSED} The paper’s figures are those for as much kept as is left here.",
             "Removed",
             rising=False,
         ),
+    ),
+    (
+        "pruning_balanced",
+        "Loss of models trained without the most important samples of every class; more is better.",
+        coreset.pruned,
+        True,
+        (_mean("Pruning balanced", rising=True),),
+        Accuracies("Adversarial pruning, balanced", f"{_BY_CLASS} {_MISSED}", "Removed", rising=False),
+    ),
+):
+    register_variant(
+        CoresetSelection,
+        _name,
+        _text,
+        {},
+        cut=staticmethod(_cut),
+        balanced=_balanced,
+        columns=_titles,
+        sections=(_section,),
     )
-
-    cut = staticmethod(coreset.pruned)
-
-
-@register
-class PruningBalanced(Pruning):
-    """The same with as many of every class as its share of the training set."""
-
-    name = "pruning_balanced"
-    columns = (_mean("Pruning balanced", rising=True),)
-    sections = (
-        Accuracies(
-            "Adversarial pruning, balanced",
-            f"{_BY_CLASS} Less is better: the removed samples cannot be replaced.",
-            "Removed",
-            rising=False,
-        ),
-    )
-    balanced = True

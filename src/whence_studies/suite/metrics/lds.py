@@ -1,4 +1,4 @@
-"""LDS: whether scores foretell the outputs of models that are trained on random halves."""
+"""LDS: whether scores predict the outputs of models that are trained on random halves."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class LDS(Metric):
         return self.models * len({json.dumps(method.for_output(output)) for output in self.outputs})
 
     def _targets(self, scene: Scene, output: Output, tuning: bool = False) -> tuple[Mask, Doubles]:
-        """Return what scores are to foretell: subsets (m, N), and outputs (seeds, m, T) of models of them.
+        """Return what scores are to predict: subsets (m, N), and outputs (seeds, m, T) of models of them.
 
         The first ``tuning`` subsets choose options, and are not scored.
         """
@@ -101,8 +101,8 @@ class LDS(Metric):
             scene.made[self.name] = self._trained(scene)
         subsets, logits = scene.made[self.name]
         part = slice(0, self.tuning) if tuning else slice(self.tuning, None)
-        found = logits[:, part] if output == "logit" else log_softmax(logits[:, part], axis=-1)
-        return subsets[part], found[:, :, np.arange(len(scene.tests)), scene.explained]
+        of_output = logits[:, part] if output == "logit" else log_softmax(logits[:, part], axis=-1)
+        return subsets[part], of_output[:, :, np.arange(len(scene.tests)), scene.explained]
 
     def _trained(self, scene: Scene) -> tuple[Mask, Doubles]:
         """Train models on random subsets, and give their logits (seeds, m, T, K) for the tests."""
@@ -115,43 +115,45 @@ class LDS(Metric):
     def _scores(self, case: Case) -> _Scores:
         """Score all explained models, for every output."""
         if self.name not in case.made:
-            found, costs = [], list[Row]()
+            by_model, costs = [], list[Row]()
             for model in range(self.models):
                 scores, cost = self._of_model(case.explaining(model))
-                found.append(scores)
+                by_model.append(scores)
                 costs += cost
-            case.made[self.name] = _Scores(np.array(found), costs)
+            case.made[self.name] = _Scores(np.array(by_model), costs)
         made: _Scores = case.made[self.name]
         return made
 
     def _of_model(self, case: Case) -> tuple[Array, list[Row]]:
         """Score one explained model (outputs, T, N), by one fit where outputs have the same options."""
         cases: dict[str, Case] = {}
-        found, costs = [], []
+        by_output, costs = [], []
         for output in self.outputs:
-            own = case.method.for_output(output)
-            one = cases.setdefault(json.dumps(own, sort_keys=True), case.with_options(own) if own else case)
-            found.append(one.scores)
+            options = case.method.for_output(output)
+            one = cases.setdefault(
+                json.dumps(options, sort_keys=True), case.with_options(options) if options else case
+            )
+            by_output.append(one.scores)
             seconds = vars(one.measured.resources).items()
             costs += [
                 one.row(self._rows_of(output), name, value, one.scene.model)
                 for name, value in seconds
                 if name.endswith("_seconds")
             ]
-        return np.array(found), costs
+        return np.array(by_output), costs
 
     def measure(self, case: Case) -> list[Row]:
         """Return the correlation of each explained model and test, and what the method cost."""
         scores, rows = self._scores(case), list[Row]()
         for place, output in enumerate(self.outputs):
-            metric, found = self._rows_of(output), []
+            metric, by_model = self._rows_of(output), []
             for model, values in enumerate(scores.values[:, place]):
-                found.append(lds(values, *self._targets(case.scene.explaining(model), output)))
+                by_model.append(lds(values, *self._targets(case.scene.explaining(model), output)))
             if self.models == 1:
-                rows += case.rows_of(metric, found[0])
+                rows += case.rows_of(metric, by_model[0])
                 continue
-            rows.append(case.row(metric, "score", float(np.mean(found))))
-            for model, values in enumerate(found):
+            rows.append(case.row(metric, "score", float(np.mean(by_model))))
+            for model, values in enumerate(by_model):
                 rows.append(case.row(metric, "model", float(values.mean()), model))
                 note = f"explained model {model}"
                 rows += [case.row(metric, "each", float(v), i, note) for i, v in enumerate(values)]
@@ -167,8 +169,8 @@ class LDS(Metric):
             picked = dict(zip(tune, values, strict=True))
             scores, _ = self._of_model(case.with_options(picked))
             parts = [self._targets(case.scene, output, tuning=True) for output in self.outputs]
-            found = [lds(one, *part).mean() for one, part in zip(scores, parts, strict=True)]
-            rows.append(case.row("tuning", "score", float(np.mean(found)), note=json.dumps(picked)))
+            means = [lds(one, *part).mean() for one, part in zip(scores, parts, strict=True)]
+            rows.append(case.row("tuning", "score", float(np.mean(means)), note=json.dumps(picked)))
         best = max(rows, key=lambda row: row.value or 0.0)
         return [*rows, best._replace(quantity="chosen")]
 
@@ -184,21 +186,25 @@ class LDS(Metric):
             subsets, _ = self._targets(scene, output)
             outputs = np.array([self._targets(model, output)[1] for model in models])
             of_output = {name: kept[:, place] for name, kept in scores.items()}
-            found = compare_lds(of_output, subsets, outputs, seed=scene.workshop.seed)
-            rows += _compared(self._rows_of(output), found)
+            comparison = compare_lds(of_output, subsets, outputs, seed=scene.workshop.seed)
+            rows += _compared(self._rows_of(output), comparison)
         return rows + [row for model in models if self.models > 1 for row in _facts(model)]
 
 
-def _compared(metric: str, found: LDSComparison) -> list[Row]:
+def _compared(metric: str, comparison: LDSComparison) -> list[Row]:
     """Return rows of a comparison."""
-    tied = found.ties[:, int(np.argmax(found.mean))]
+    tied = comparison.ties[:, int(np.argmax(comparison.mean))]
     rows = [
         Row(metric, name, quantity, None, float(values[i]))
-        for i, name in enumerate(found.methods)
-        for quantity, values in {"low": found.low, "high": found.high, "tied_with_best": tied}.items()
+        for i, name in enumerate(comparison.methods)
+        for quantity, values in {
+            "low": comparison.low,
+            "high": comparison.high,
+            "tied_with_best": tied,
+        }.items()
     ]
-    if found.reliability is not None:
-        parts = dataclasses.asdict(found.reliability)
+    if comparison.reliability is not None:
+        parts = dataclasses.asdict(comparison.reliability)
         rows += [Row(metric, "target", f"reliability_{name}", None, value) for name, value in parts.items()]
     return rows
 

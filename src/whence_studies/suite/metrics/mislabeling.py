@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from whence.core.arrays import Doubles
-from whence.methods import DualDA
+from whence.methods import Attributor
 from whence.metrics.scores import mislabeling_auc, mislabeling_curve, mislabeling_placements
 from whence_studies.scenes import networks
 from whence_studies.scenes.perturb import flip_labels
-from whence_studies.scenes.training import Trained
+from whence_studies.scenes.training import TrainedNetwork
 from whence_studies.suite.metric import (
     Case,
     Column,
@@ -26,6 +26,7 @@ from whence_studies.suite.metric import (
     Scene,
     Share,
     register,
+    register_variant,
 )
 
 _POINTS = 101  # of the curve that is drawn
@@ -47,7 +48,7 @@ class Mislabeling(Metric):
     ----------
     share : of labels that are wrong
     checkpoint : "last" explains the network at the end of its training, "best" that of its checkpoints which
-        is right on most of the held-out tests. The scene tells how many of the wrong labels it fits
+        is right on most of the held-out tests. The scene records how many of the wrong labels it fits
     """
 
     name = "mislabeling"
@@ -98,92 +99,52 @@ class Mislabeling(Metric):
         placements = mislabeling_placements(influence, marked)
         curve = mislabeling_curve(influence, marked)
         x = np.linspace(0, 1, _POINTS)
-        found = np.interp(x, curve.inspected, curve.found)
+        shares = np.interp(x, curve.inspected, curve.found)
         note = "0.5 by construction: every sample has the same self-influence" if constant else ""
         others = [
             case.row(self.name, name, float(mislabeling_auc(order, marked)))
             for name, order in self._others(case).items()
         ]
         rows = case.rows_of(self.name, placements, note)
-        return [*rows, *case.curve(self.name, "curve", x, found), *others]
+        return [*rows, *case.curve(self.name, "curve", x, shares), *others]
 
     def _others(self, case: Case) -> dict[str, Doubles]:
         """Return other orders (N,) of DualDA, each larger where a label is more suspicious."""
-        fitted, y = case.attributor, case.scene.train.labels
-        if not isinstance(fitted, DualDA) or case.method.sweep:
+        y = case.scene.train.labels
+        fitted: Any = case.attributor
+        if not fitted.capabilities.dual or case.method.sweep:
             return {}
-        each = np.arange(len(y))
+        samples = np.arange(len(y))
         scores = fitted.surrogate_.logits(_features(case.scene, fitted)).cpu().numpy()
-        own = scores[each, y].copy()
-        scores[each, y] = -np.inf
-        margins = own - scores.max(axis=1)
+        of_label = scores[samples, y].copy()
+        scores[samples, y] = -np.inf
+        margins = of_label - scores.max(axis=1)
         lengths = np.zeros(len(y))
         lengths[fitted.support_] = fitted.surrogate_.stored.lengths().cpu().numpy()
-        lam = fitted.task_.label_weights(fitted.lam_)
+        lam = fitted.task_.own(fitted.lam_)
         return {"by_margin": -margins, "by_slack": np.maximum(0.0, 1.0 - margins), "by_length": lam * lengths}
 
 
-def _features(scene: Scene, fitted: DualDA) -> Tensor:
+def _features(scene: Scene, fitted: Attributor) -> Tensor:
     """Return the training set's features (N, d) that a surrogate is of."""
-    own = fitted.require_model()
-    if own.extractor.layers is None:
+    model = fitted.fitted_.require_model()
+    if model.extractor.layers is None:
         return torch.from_numpy(np.asarray(scene.bank.features))
-    features: Tensor = own.read(scene.inputs, fitted.batch_size).features
+    features: Tensor = model.read(scene.inputs, fitted.batch_size).features
     return features
 
 
-def _column(title: str) -> tuple[Column, ...]:
-    return (Column(title, "scaled area under the curve", how=_HOW),)
-
-
-@register
-class MislabelingBest(Mislabeling):
-    """A tenth of the labels wrong, and the network where it was best."""
-
-    name = "mislabeling_best"
-    scene = "flips, best"
-    columns = _column("10 % wrong, best")
-    checkpoint: Literal["last", "best"] = "best"
-
-
-@register
-class MislabelingMemorised(Mislabeling):
-    """A tenth of the labels wrong, and the network at the end of a long training."""
-
-    name = "mislabeling_memorised"
-    scene = "flips, memorised"
-    columns = _column("10 % wrong, memorised")
-
-
-@register
-class Mislabeling30Best(MislabelingBest):
-    """Three tenths of the labels wrong, and the network where it was best."""
-
-    name = "mislabeling_30_best"
-    scene: ClassVar[str] = "30 % flips, best"
-    columns = _column("30 % wrong, best")
-    share: Share = 0.3
-
-
-@register
-class Mislabeling30Memorised(MislabelingMemorised):
-    """Three tenths of the labels wrong, and the network at the end of a long training."""
-
-    name = "mislabeling_30_memorised"
-    scene: ClassVar[str] = "30 % flips, memorised"
-    columns = _column("30 % wrong, memorised")
-    share: Share = 0.3
-
-
-def _best(scene: Scene) -> Trained:
-    """Return the network as it was when it was right on most of the held-out tests, and what was before."""
+def _best(scene: Scene) -> TrainedNetwork:
+    """Return the network at its best accuracy on the held-out tests, with the checkpoints before."""
     trained, (inputs, labels) = scene.trained, scene.held_out
     if not trained.checkpoints:
         return trained
-    said = (networks.logits(_at(scene, state), inputs).argmax(1).numpy() for state in trained.checkpoints)
-    at = int(np.argmax([(found == labels).mean() for found in said]))
+    predicted = (
+        networks.logits(_at(scene, state), inputs).argmax(1).numpy() for state in trained.checkpoints
+    )
+    at = int(np.argmax([(classes == labels).mean() for classes in predicted]))
     model, so_far = _at(scene, trained.checkpoints[at]), slice(0, at + 1)
-    return Trained(model, trained.checkpoints[so_far], trained.learning_rates[so_far])
+    return TrainedNetwork(model, trained.checkpoints[so_far], trained.learning_rates[so_far])
 
 
 def _at(scene: Scene, state: dict[str, Tensor]) -> nn.Module:
@@ -191,3 +152,19 @@ def _at(scene: Scene, state: dict[str, Tensor]) -> nn.Module:
     model = scene.trainer.build(0)
     model.load_state_dict(state)
     return model.eval()
+
+
+for _name, _scene, _title, _defaults in (
+    ("mislabeling_best", "flips, best", "10 % wrong, best", {"checkpoint": "best"}),
+    ("mislabeling_memorised", "flips, memorised", "10 % wrong, memorised", {}),
+    ("mislabeling_30_best", "30 % flips, best", "30 % wrong, best", {"share": 0.3, "checkpoint": "best"}),
+    ("mislabeling_30_memorised", "30 % flips, memorised", "30 % wrong, memorised", {"share": 0.3}),
+):
+    register_variant(
+        Mislabeling,
+        _name,
+        "Area under the curve of wrong labels found, where the network was best or after a long training.",
+        _defaults,
+        scene=_scene,
+        columns=(Column(_title, "scaled area under the curve", how=_HOW),),
+    )

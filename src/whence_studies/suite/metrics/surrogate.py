@@ -1,18 +1,25 @@
-"""Surrogate: how DualDA's last layer fits, what it cost, and how sparse it is."""
+"""Surrogates: how well a method's own last layer matches the model's, and how DualDA's fits."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whence.methods import DualDA
-from whence_studies.suite.metric import Case, Metric, Row, register
+from whence.methods import DualDA, Representer
+from whence.metrics import faithfulness
+from whence.surrogate.agreement import Faithfulness
+from whence_studies.suite.metric import Case, Metric, Numbers, Row, register
 
 if TYPE_CHECKING:
-    from whence_studies.suite.protocol import Method
+    from whence_studies.suite.protocol import Method, Protocol
 
-
+_NAMES = {
+    "agreement": "Agreement",
+    "mcc": "Matthews correlation",
+    "weight_cosine": "Weight cosine",
+    "logit_cosine": "Logit cosine",
+}
 _RIGHT = "share that the surrogate has right (↑ better)"
 _SWEPT = {
     "train_accuracy": ("Accuracy, training samples", _RIGHT),
@@ -25,6 +32,68 @@ _SWEPT = {
 
 
 @register
+class SurrogateFaithfulness(Metric):
+    """Cosines and Matthews correlation of surrogates with the model's own last layer.
+
+    Of Representer Points also at the sparsity of each DualDA whose C the protocol gives.
+    """
+
+    name = "faithfulness"
+    sections = (
+        Numbers(
+            "Faithfulness of surrogates",
+            "How well the new last layer stands for the model’s own; 1 is best. Sparsified Representer "
+            "Points keep, of each class, as many of the largest coefficients as DualDA has support vectors.",
+            _NAMES,
+        ),
+    )
+    sweeps = False
+
+    def applies(self, method: Method) -> bool:
+        """Return whether the method has a last layer of its own."""
+        return method.kind.capabilities.new_layer
+
+    def depends(self, protocol: Protocol) -> list[dict[str, Any]]:
+        """Return the options of the DualDAs whose sparsity Representer Points are brought to."""
+        every = [m.options for m in protocol.methods if m.name == DualDA.name and not m.sweep]
+        return [options for options in every if "C" in options]
+
+    def measure(self, case: Case) -> list[Row]:
+        """Compare the surrogate's layer with the model's."""
+        scene, limits = case.scene, case.method.kind.capabilities
+        fitted: Any = case.attributor  # with coef_, as its capabilities declare
+        train, test = scene.bank, scene.bank_of_tests
+        model, features = fitted.fitted_.require_model(), test.features
+        if model.extractor.layers is not None:  # the layer is one on features of its own
+            features = model.read(scene.tests, fitted.batch_size).features.float().cpu().numpy()
+        head = model.extractor.head()
+        pair = head.weight, head.bias
+        if limits.dual or limits.effects:  # which may scale features
+            whole = fitted.faithfulness(features=features)
+        else:
+            whole = faithfulness.surrogate_faithfulness(fitted.coef_, pair, features)
+        rows = self._rows(case.method.key, whole)
+        if case.method.name != Representer.name:
+            return rows
+        for options in self.depends(scene.workshop.protocol):
+            dense: Any = scene.fit(scene.attributor(DualDA, options))
+            sparse = faithfulness.sparsified_faithfulness(
+                fitted.alpha_,
+                faithfulness.support_counts(dense.lam_),
+                train.features,
+                pair,
+                test.features,
+                bias=fitted.bias,
+            )
+            key = f"{case.method.key} sparsified as {DualDA.name}(C={options['C']})"
+            rows += self._rows(key, sparse)
+        return rows
+
+    def _rows(self, key: str, measured: Faithfulness) -> list[Row]:
+        return [Row(self.name, key, name, None, getattr(measured, name)) for name in _NAMES]
+
+
+@register
 class SurrogateFit(Metric):
     """Accuracy, agreement with the model, time and support vectors of DualDA's surrogate."""
 
@@ -32,13 +101,13 @@ class SurrogateFit(Metric):
     swept = _SWEPT
 
     def applies(self, method: Method) -> bool:
-        """Return whether the method is a DualDA."""
-        return issubclass(method.kind, DualDA)
+        """Return whether the method has a dual solution."""
+        return method.kind.capabilities.dual
 
     def measure(self, case: Case) -> list[Row]:
         """Return a number of each kind, and the support vectors of each class."""
-        fitted, scene = case.attributor, case.scene
-        assert isinstance(fitted, DualDA)
+        fitted: Any = case.attributor
+        scene = case.scene
         known, unknown = (
             fitted.predict(features=bank.features).cpu().numpy() for bank in (scene.bank, scene.bank_of_tests)
         )

@@ -11,7 +11,7 @@ from torch import nn
 
 from tests.studies.test_study import MODEL, workshop
 from whence.methods import GradDot, TracIn
-from whence_studies.scenes.settled import settled
+from whence_studies.scenes.training import with_statistics
 
 RNG = torch.Generator().manual_seed(0)
 
@@ -27,7 +27,7 @@ def test_statistics_are_those_of_the_weights_at_hand() -> None:
     with torch.no_grad():
         later[0].weight.mul_(7.0)
     before = copy.deepcopy(model.state_dict())
-    state = settled(model, later.state_dict(), x)
+    state = with_statistics(model, later.state_dict(), x)
     hidden = later[0](x).detach().numpy()
     np.testing.assert_allclose(state["1.running_mean"], hidden.mean(0), rtol=1e-4)
     np.testing.assert_allclose(state["1.running_var"], hidden.var(0, ddof=1), rtol=1e-4)
@@ -41,13 +41,13 @@ def test_a_set_that_is_sorted_has_the_statistics_of_all_of_it() -> None:
     x[1_000:] += 10.0
     model = network()
     hidden = model[0](x).detach().numpy()
-    found = settled(model, model.state_dict(), x)["1.running_var"].numpy()
+    found = with_statistics(model, model.state_dict(), x)["1.running_var"].numpy()
     np.testing.assert_allclose(found, hidden.var(0), rtol=0.05)
 
 
 def test_without_such_layers_weights_are_as_they_were() -> None:
     model = nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), nn.Dropout(0.5), nn.Linear(5, 3))
-    state = settled(model, model.state_dict(), torch.randn(10, 4))
+    state = with_statistics(model, model.state_dict(), torch.randn(10, 4))
     assert all(torch.equal(state[name], tensor) for name, tensor in model.state_dict().items())
 
 
@@ -63,7 +63,7 @@ def test_tracin_is_not_led_by_statistics_that_lag(tmp_path: Path) -> None:
     scene.trained.learning_rates[:] = [1.0]
     found = scene.fit(scene.attributor(TracIn, {})).attribute(scene.tests[:4]).numpy()
     own = copy.deepcopy(scene.trained.model)
-    own.load_state_dict(settled(own, own.state_dict(), scene.inputs))
+    own.load_state_dict(with_statistics(own, own.state_dict(), scene.inputs))
     classes = torch.from_numpy(scene.explained[:4])
     expected = GradDot(show_progress=False).fit(own, scene.data).attribute(scene.tests[:4], classes)
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-3, atol=1e-4)

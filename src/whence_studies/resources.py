@@ -36,8 +36,8 @@ class Resources:
     n_tests : how many those were
     cache_bytes : what ``fit`` keeps for attributing
     peak_bytes : how far the process's memory rose above where it was before ``fit``; None where the system
-        does not say. Memory that an earlier step took and did not give back to the system hides some of it,
-        so that methods are compared best each in a process of its own.
+        does not report it. Memory that an earlier step kept hides part of it: methods are compared best in a
+        process each.
     peak_device_bytes : the largest amount allocated on the GPU; None without one
     """
 
@@ -98,7 +98,7 @@ class Measured(NamedTuple):
 
 
 def spending(make: Callable[[], Thing], size: Callable[[Thing], int]) -> tuple[Thing, Spent]:
-    """Make something in this process, and record what that costs; ``size`` tells the bytes that it holds."""
+    """Make something in this process, and record its cost; ``size`` returns the bytes that it holds."""
     started, began = time.perf_counter(), time.process_time()
     with engine.using("local"), _peak() as peak:
         made = make()
@@ -141,7 +141,7 @@ def measure(fit: Callable[[], Attributor], x: Any, target: Any = None) -> Measur
 @contextmanager
 def _peak() -> Iterator[dict[str, int]]:
     """Return a record that holds, after the block, by how many bytes memory rose within it."""
-    found: dict[str, int] = {}
+    rises: dict[str, int] = {}
     gpu = torch.cuda.is_available()
     if gpu:
         torch.cuda.reset_peak_memory_stats()
@@ -149,11 +149,11 @@ def _peak() -> Iterator[dict[str, int]]:
     with suppress(OSError):  # forget the highest memory so far, where Linux lets us
         _CLEAR.write_text("5", encoding="ascii")
         before = _kilobytes("VmRSS")
-    yield found
+    yield rises
     if before is not None:
-        found["host"] = max(0, _kilobytes("VmHWM") - before) * 1024
+        rises["host"] = max(0, _kilobytes("VmHWM") - before) * 1024
     if gpu:
-        found["device"] = torch.cuda.max_memory_allocated()
+        rises["device"] = torch.cuda.max_memory_allocated()
 
 
 def _kilobytes(name: str) -> int:

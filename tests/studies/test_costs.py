@@ -14,7 +14,7 @@ from whence.methods import GradDot
 from whence_studies.scenes import networks
 from whence_studies.scenes.retrain import MODELS
 from whence_studies.suite import costs, protocol, run
-from whence_studies.suite.meter import Meter
+from whence_studies.suite.costs import Meter
 
 TABLES: dict[str, Any] = {
     "name": "small",

@@ -16,11 +16,11 @@ from whence.core.display import Columns, displayed
 from whence.core.progress import bar
 from whence.errors import InvalidInputError
 from whence.explanation import Contribution
-from whence.methods.dualda import DualDA
+from whence.methods import DualDA
 from whence.metrics.comparison import standard_error, table, ties
-from whence.metrics.removal import Baseline, Removable, removal_order
 from whence.model.inputs import check_batch, take, to_model
 from whence.relevance.xda import Method
+from whence_studies.removal import Baseline, Removable, removal_order
 
 Map = npt.NDArray[np.float32]
 Side = Literal["test", "train"]
@@ -43,7 +43,7 @@ class FlippingResult:
     areas : (method, pair) area under each pair's curve; **lower is better**
     scores : (pair,) τ(0); positive for proponents, negative for opponents
     tests, trains : (pair,) which test sample, and which training sample
-    ties : (method, method) whether two mean areas cannot be told apart: the 95 % interval of their difference
+    ties : (method, method) whether two mean areas may be equal: the 95 % interval of their difference
         over test samples drawn with replacement holds 0
     """
 
@@ -92,7 +92,7 @@ class FlippingResult:
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class ExplainedPair:
     """A test sample and a training sample, with the maps of their score by each method.
 
     Attributes
@@ -113,8 +113,8 @@ class Pair:
 
     def map(self, method: str, side: Side) -> Map:
         """Relevance by a method on one of the samples."""
-        found = self.explained[method]
-        return found.test_map if side == "test" else found.train_map
+        maps = self.explained[method]
+        return maps.test_map if side == "test" else maps.train_map
 
 
 @displayed("methods", "pairs")
@@ -131,7 +131,7 @@ class ExplainedPairs:
 
     explainer: DualDA
     methods: tuple[str, ...]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[ExplainedPair, ...]
 
     def flip(
         self,
@@ -188,7 +188,7 @@ class ExplainedPairs:
         )
 
     def _orders(
-        self, pair: Pair, side: Side, sample: Removable, sign: float, n_random: int, seed: list[int]
+        self, pair: ExplainedPair, side: Side, sample: Removable, sign: float, n_random: int, seed: list[int]
     ) -> tuple[Ints, Ints]:
         """Return orders (R, units) of removal, and the method (R,) that each belongs to."""
         rng = np.random.default_rng(seed)
@@ -199,22 +199,24 @@ class ExplainedPairs:
             else lots
             for name in self.methods
         ]
-        return np.repeat(np.arange(len(orders)), [len(some) for some in orders]), np.concatenate(orders)
+        return np.repeat(np.arange(len(orders)), [len(rows) for rows in orders]), np.concatenate(orders)
 
-    def _without(self, pair: Pair, side: Side, sample: Removable, orders: Ints, counts: Ints) -> Doubles:
+    def _without(
+        self, pair: ExplainedPair, side: Side, sample: Removable, orders: Ints, counts: Ints
+    ) -> Doubles:
         """Scores (R, steps) of a pair without the first units, ``counts`` (steps,), of each order."""
         ranks = np.argsort(orders, axis=1)
         extractor, width = self.explainer.fitted_.require_model().extractor, self.explainer.batch_size
         n = len(orders) * len(counts)
-        found = np.empty(n)
+        scores = np.empty(n)
         for begin in range(0, n, width):
             rows = np.arange(begin, min(begin + width, n))
             order, step = np.divmod(rows, len(counts))
             features = extractor(sample.without(ranks[order] < counts[step, None]))
-            found[rows] = self._scores(pair, side, features)
-        return found.reshape(len(orders), len(counts))
+            scores[rows] = self._scores(pair, side, features)
+        return scores.reshape(len(orders), len(counts))
 
-    def _scores(self, pair: Pair, side: Side, features: Tensor) -> Doubles:
+    def _scores(self, pair: ExplainedPair, side: Side, features: Tensor) -> Doubles:
         """τ (n,) of a pair where one side has other features (n, d)."""
         read = self.explainer.surrogate_.stored.as_read
         other = read(pair.features["train" if side == "test" else "test"][None])[0]
@@ -245,7 +247,7 @@ def explain_pairs(
         )
     n = check_batch(x)
     targets = [None] * n if target is None else explainer.task_.check_target(target, n).tolist()
-    pairs: list[Pair] = []
+    pairs: list[ExplainedPair] = []
     tests = bar("Explaining", n, "tests", parts=range(n), show=explainer.show_progress)
     for test in tests:
         one = take(x, slice(test, test + 1))
@@ -260,7 +262,9 @@ def explain_pairs(
             of_train = to_model(model.extractor.model, explainer.fitted_.require_data().take([index]))
             inputs: dict[Side, Any] = {"test": of_test, "train": of_train}
             features = {side: model.extractor(part)[0].double().cpu() for side, part in inputs.items()}
-            pairs.append(Pair(test, index, lam, inputs, features, dict(zip(explained, same, strict=True))))
+            pairs.append(
+                ExplainedPair(test, index, lam, inputs, features, dict(zip(explained, same, strict=True)))
+            )
     if not pairs:
         raise InvalidInputError(
             "'x' must have proponents or opponents for a method that is not random. Found no pairs."
@@ -286,7 +290,7 @@ def pair_flipping(
     """Measure how well relevance maps find the features that the scores of pairs rest on.
 
     The most relevant features of one sample of a pair are removed first, and the pair's score
-    τ = λ (f(x)·f(x_i) + bias) is computed again, λ and the other sample as they were. The area under
+    τ = λ (f(x)·f(x_i) + bias) is computed again, λ and the other sample unchanged. The area under
     τ(removed)/τ(0) over the share removed is **lower the better** the map is. Of an opponent, whose score is
     negative, the most relevant features are those with the most negative relevance.
 

@@ -1,4 +1,4 @@
-"""Results of one protocol that were made in several runs, each by some of its methods, as one."""
+"""Results of several runs of one protocol, or of several protocols, as one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,67 @@ from whence_studies.suite.results import COSTS, Results, Row
 _Blocks = dict[tuple[str, str], list[Row]]
 
 
-def united(wanted: Protocol, several: Sequence[Results]) -> Results:
-    """Unite results of a protocol's methods that were run apart, on several machines for example.
+def join_protocols(several: Sequence[Results], name: str, title: str) -> Results:
+    """Join results of protocols that share their methods: rows and metrics of all, sizes of the first.
 
-    The runs must have explained the same networks. Every run has the random method and tells facts of its
+    What two protocols both have, such as costs, or the same metric in scenes of two sizes, is taken from the
+    first. Facts of scenes are named with their protocol.
+
+    Parameters
+    ----------
+    several
+        Results by one version of whence, each of its own protocol.
+    name, title
+        Of the protocol that the result has.
+    """
+    if not several:
+        raise InvalidInputError("'several' must hold results of a protocol. Got none.")
+    first = several[0]
+    data = [results.protocol["data"]["name"] for results in several]
+    if len(set(data)) > 1:
+        raise InvalidInputError(f"'several' must be results on the same data. Got {', '.join(data)}.")
+    rows: list[Row] = []
+    seen: set[str] = set()
+    for results in several:
+        rows += [
+            _with_protocol(row, results.protocol["name"]) for row in results.rows if row.metric not in seen
+        ]
+        seen |= {row.metric for row in results.rows} - {"scene"}
+    return Results(
+        tuple(rows), _protocol([results.protocol for results in several], name, title), first.versions
+    )
+
+
+def _with_protocol(row: Row, protocol: str) -> Row:
+    return row._replace(method=f"{row.method}, {protocol}") if row.metric == "scene" else row
+
+
+def _protocol(several: Sequence[dict[str, Any]], name: str, title: str) -> dict[str, Any]:
+    """Return the first protocol with the methods and metrics of all, and all of them in full."""
+    methods = _firsts([{method["label"]: method for method in one["methods"]} for one in several])
+    metrics = _firsts([one["metrics"] for one in several])
+    return {
+        **several[0],
+        "name": name,
+        "title": title,
+        "methods": list(methods.values()),
+        "metrics": metrics,
+        "joined": list(several),
+    }
+
+
+def _firsts(tables: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return all entries of some tables, of equal names the first."""
+    first: dict[str, Any] = {}
+    for table in tables:
+        first |= {name: value for name, value in table.items() if name not in first}
+    return first
+
+
+def merge_runs(wanted: Protocol, several: Sequence[Results]) -> Results:
+    """Merge results of a protocol's methods that were run apart, on several machines for example.
+
+    The runs must have explained the same networks. Every run has the random method and facts of its
     scenes; where these, or the rows of another method that two runs have, differ in a single number, the runs
     are refused. Costs may differ, and are those of the first run that has them.
 
@@ -35,9 +92,9 @@ def united(wanted: Protocol, several: Sequence[Results]) -> Results:
             f"Got {len(several)} runs. Run these methods in one folder."
         )
     blocks: _Blocks = {}
-    for found in several:
-        _check_protocol(wanted, found)
-        for key, rows in _blocks(found).items():
+    for results in several:
+        _check_protocol(wanted, results)
+        for key, rows in _blocks(results).items():
             if key[0] != COSTS and blocks.setdefault(key, rows) != rows:
                 raise InvalidInputError(_difference(key, blocks[key], rows))
             blocks.setdefault(key, rows)
@@ -47,20 +104,20 @@ def united(wanted: Protocol, several: Sequence[Results]) -> Results:
     here = {method.key for method in wanted.methods} & {method for _, method in blocks}
     kept = [method for method in wanted.methods if method.key in here]
     protocol = wanted.model_copy(update={"methods": kept}).as_dict()
-    return Results(tuple(rows), protocol, _versions([found.versions for found in several]))
+    return Results(tuple(rows), protocol, _merged_versions([results.versions for results in several]))
 
 
-def _blocks(found: Results) -> _Blocks:
+def _blocks(results: Results) -> _Blocks:
     """Group rows by metric and method."""
     blocks: _Blocks = {}
-    for row in found.rows:
+    for row in results.rows:
         blocks.setdefault((row.metric, row.method), []).append(row)
     return blocks
 
 
-def _check_protocol(wanted: Protocol, found: Results) -> None:
+def _check_protocol(wanted: Protocol, results: Results) -> None:
     """Raise where results are of another protocol, or of a method with other options."""
-    asked, given = wanted.as_dict(), dict(found.protocol)
+    asked, given = wanted.as_dict(), dict(results.protocol)
     known, methods = asked.pop("methods"), given.pop("methods")
     for name in sorted({*asked, *given}):
         if asked.get(name) != given.get(name):
@@ -77,7 +134,7 @@ def _check_protocol(wanted: Protocol, found: Results) -> None:
 
 
 def _difference(key: tuple[str, str], one: list[Row], other: list[Row]) -> str:
-    """Say where two runs differ."""
+    """Describe where two runs differ."""
     pairs = ((a, b) for a, b in zip(one, other, strict=False) if a != b)
     a, b = next(pairs, (None, None))
     what = f"{len(one)} and {len(other)} rows" if a is None or b is None else f"{a.value!r} and {b.value!r}"
@@ -89,10 +146,10 @@ def _difference(key: tuple[str, str], one: list[Row], other: list[Row]) -> str:
     )
 
 
-def _versions(several: list[dict[str, Any]]) -> dict[str, str]:
+def _merged_versions(several: list[dict[str, Any]]) -> dict[str, str]:
     """Return the versions of all runs, several for one name where they differ."""
-    found: dict[str, dict[str, None]] = {}
+    merged: dict[str, dict[str, None]] = {}
     for versions in several:
         for name, text in versions.items():  # which may be of several runs itself
-            found.setdefault(name, {}).update(dict.fromkeys(text.split(", ")))
-    return {name: ", ".join(texts) for name, texts in found.items()}
+            merged.setdefault(name, {}).update(dict.fromkeys(text.split(", ")))
+    return {name: ", ".join(texts) for name, texts in merged.items()}

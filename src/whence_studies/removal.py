@@ -82,8 +82,8 @@ class Removable:
 
     def relevance(self, relevance_map: npt.NDArray[np.float32]) -> Doubles:
         """Sum a relevance map over each unit, shape (units,)."""
-        found = np.asarray(relevance_map, dtype=np.float64)
-        values = (found.sum(axis=0) if found.ndim > self.units.ndim else found).ravel()
+        array = np.asarray(relevance_map, dtype=np.float64)
+        values = (array.sum(axis=0) if array.ndim > self.units.ndim else array).ravel()
         units = self.units[self.shown].cpu().numpy()
         return np.bincount(units[units >= 0], values[units >= 0], self.n_units).astype(np.float64)
 
@@ -144,7 +144,7 @@ def _substitute(values: Tensor, baseline: Baseline) -> Tensor:
 def removal_order(relevance: Doubles, lots: Ints) -> Ints:
     """Order units by relevance, largest first; where it is equal, by lot.
 
-    A map that is 0 on most of an image says nothing of the order there, and must neither gain nor lose by
+    A map that is 0 on most of an image does not define the order there, and must neither gain nor lose by
     the order in which pixels happen to be stored.
 
     Parameters

@@ -22,7 +22,7 @@ from whence_studies.scenes.texts import Backbone
 from whence_studies.scenes.workshop import Workshop
 from whence_studies.suite import protocol, run
 from whence_studies.suite.case import Case
-from whence_studies.suite.caught import caught_shortcuts
+from whence_studies.suite.localising import caught_shortcuts
 from whence_studies.suite.results import ERROR
 
 IMAGES: dict[str, Any] = {
