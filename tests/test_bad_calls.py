@@ -222,11 +222,11 @@ def test_a_label_of_a_million_is_refused_at_once(task: Classes | None) -> None:
 def test_complex_features_are_refused(fitted: whence.DualDA) -> None:
     X, y = data()
     f = features()
-    for call in (fitted.attribute_features, fitted.predict_features, fitted.faithfulness_features):
+    for call in (fitted.attribute, fitted.predict, fitted.faithfulness):
         with refused("'features' must hold real numbers.*complex64"):
-            call(f.to(torch.complex64))
+            call(features=f.to(torch.complex64))
         with refused("'features' must hold real numbers.*complex128"):
-            call(f.numpy().astype(complex))
+            call(features=f.numpy().astype(complex))
     with refused("'features' must hold real numbers.*complex64"):
         explainer().fit(features=FeatureBank.of(X.to(torch.complex64), y))
     with refused("complex", WhenceError):

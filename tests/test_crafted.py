@@ -19,12 +19,12 @@ from torch import nn
 import whence
 from tests.helpers.nets import mlp
 from whence import methods
-from whence.app.info import facts
+from whence.app.info import describe
 from whence.core import store
 from whence.core.cache import Cache
 from whence.errors import StoreError, WhenceError
 from whence.features import folder
-from whence.surrogate import solutions
+from whence.surrogate.solving import read_solution
 from whence_studies.scenes import weights
 from whence_studies.scenes.training import TrainedNetwork
 from whence_studies.suite import results
@@ -74,7 +74,7 @@ KINDS = [*OPTIONS, "solution"]
 def use(kind: str, path: Path) -> None:
     """Read a file and compute with it."""
     if kind == "solution":
-        solved = solutions._read(path)
+        solved = read_solution(path)
         assert (solved.lam.T @ np.ones(solved.lam.shape[0])).shape == (len(solved.weight),)
         return
     found = whence.load(path, network())
@@ -419,7 +419,7 @@ def test_crafted_models_of_a_scene_are_refused_or_harmless(tmp_path: Path) -> No
 
 
 def test_info_of_a_crafted_file_is_one_clear_line(saved: dict[str, Path], tmp_path: Path) -> None:
-    assert facts(saved["dualda"])["samples"] == N
+    assert describe(saved["dualda"])["samples"] == N
     for name in ("labels", "coef", "vectors"):
         with pytest.raises(StoreError, match=f"the array '{name}' is missing"):
-            facts(altered(saved["dualda"], tmp_path / "x", **{name: None}))
+            describe(altered(saved["dualda"], tmp_path / "x", **{name: None}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,11 @@ from torch.utils.data import TensorDataset
 import whence
 from tests.helpers.explored import NAMES, M, N, network, pictures
 from whence.audit import shared_evidence, wrong_labels
-from whence.core import store
 from whence.data import as_training_set
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, extract
 from whence.project import Configuration, Project
-from whence.surrogate.identity import check_same, sketch
+from whence.surrogate.identity import check_sketch, make_sketch
 from whence.ui.changes import what_if
 from whence.ui.classes import classes
 from whence.ui.explorer import Explorer
@@ -148,22 +148,11 @@ def test_labels_that_a_set_only_claims_to_have_do_not_count(saved: Path) -> None
     whence.load(saved, network(), Claims(*pictures(N, 0)))
 
 
-def test_files_without_a_sketch_still_load(saved: Path) -> None:
-    arrays, manifest = store.read(saved)
-    store.write(saved, {name: array for name, array in arrays.items() if name != "sketch"}, manifest)
-    back = whence.load(saved, network(), pictures(N, 0))
-    assert isinstance(back, whence.DualDA)
-    back.what_if(features().features, C=0.1)
-    with pytest.raises(InvalidInputError, match="other features"):
-        back.what_if(features(OTHERS["other samples"]()).features, C=0.1)
-    with pytest.raises(InvalidInputError, match="'data' must be"):
-        whence.load(saved, network(), OTHERS["other samples"]())
-
-
 def test_the_explorer_refuses_another_set() -> None:
     explainer = fit()
     tests = as_training_set(pictures(M, 1), 64, names=NAMES)
-    explainer.data_ = as_training_set(OTHERS["inputs in another order"](), 64, names=NAMES)
+    data = as_training_set(OTHERS["inputs in another order"](), 64, names=NAMES)
+    explainer.fitted_ = dataclasses.replace(explainer.fitted_, data=data)
     explorer = Explorer(Project(Path("x.whence"), Configuration(model="", data=""), explainer, tests))
     for ask in (
         lambda: explorer.solved.at(explorer.solved.Cs()[0]),
@@ -177,17 +166,17 @@ def test_the_explorer_refuses_another_set() -> None:
 
 def test_sums_are_the_same_everywhere_and_always() -> None:
     """The first byte of SHAKE-256 of "whence" is f5, 1111 0101: a file must be known again for ever."""
-    found = sketch(np.eye(2, dtype=np.float32), np.array([0, 1]))
+    found = make_sketch(np.eye(2, dtype=np.float32), np.array([0, 1]))
     assert found.tolist() == [[-1, -1, -1, -1, 0], [1, -1, 1, -1, 1]]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])
 def test_features_beyond_all_numbers_are_not_those_that_were_fitted(value: float) -> None:
     features = np.ones((40, 6), np.float32)
-    kept = sketch(features, np.zeros(40, int))
+    kept = make_sketch(features, np.zeros(40, int))
     features[7] = value
     with pytest.raises(InvalidInputError, match="1 of 40 samples have other features, such as sample 7"):
-        check_same(kept, np.ones(40, bool), features, np.arange(40), "data")
+        check_sketch(kept, np.ones(40, bool), features, np.arange(40), "data")
 
 
 def test_a_sketch_costs_five_numbers_a_sample() -> None:

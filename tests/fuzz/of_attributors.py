@@ -205,8 +205,8 @@ def of_features(method: str, name: str, of: Callable[[str], Callable[[], Any]]) 
     tests, k = {"features": TEST_FEATURES, "target": TARGET}, {"k": Arg(kinds.count(), lambda: 3)}
     refuses = method in LOOKING_AT_INPUTS
     return [
-        Call(f"{name}.attribute_features", of("attribute_features"), tests, refuses=refuses),
-        Call(f"{name}.top_k_features", of("top_k_features"), {**tests, **k}, refuses=refuses),
+        Call(f"{name}.attribute", of("attribute"), tests, refuses=refuses),
+        Call(f"{name}.top_k", of("top_k"), {**tests, **k}, refuses=refuses),
     ]
 
 
@@ -276,23 +276,22 @@ DUALDA = [
     ),
     Call("DualDA.attribute", _dualda("attribute"), {"x": TESTS, "target": TARGET, "sparse": SPARSE}, scored),
     Call(
-        "DualDA.attribute_features",
-        _dualda("attribute_features"),
+        "DualDA.attribute",
+        _dualda("attribute"),
         {"features": TEST_FEATURES, "target": TARGET, "sparse": SPARSE},
         lambda r, a: r.shape[1] == N,
     ),
     Call(
-        "DualDA.top_k_features",
-        _dualda("top_k_features"),
+        "DualDA.top_k",
+        _dualda("top_k"),
         {"features": TEST_FEATURES, "k": Arg(kinds.count(), lambda: 3), "target": TARGET},
     ),
     Call("DualDA.predict", _dualda("predict"), {"x": TESTS}),
     Call("DualDA.decision_function", _dualda("decision_function"), {"x": TESTS}),
     Call("DualDA.score", _dualda("score"), {"x": TESTS}, refuses=True),  # without labels
-    Call("DualDA.predict_features", _dualda("predict_features"), {"features": TEST_FEATURES}),
+    Call("DualDA.predict", _dualda("predict"), {"features": TEST_FEATURES}),
     Call("DualDA.faithfulness", _dualda("faithfulness"), {"x": TESTS}),
-    Call("DualDA.faithfulness_features", _dualda("faithfulness_features"), {"features": TEST_FEATURES}),
-    Call("DualDA.global_attribution", _dualda("global_attribution"), {}),
+    Call("DualDA.faithfulness", _dualda("faithfulness"), {"features": TEST_FEATURES}),
     Call(
         "DualDA.explain",
         _dualda("explain"),
@@ -359,21 +358,18 @@ EFFECTS = [
     Call("Effects.predict", _effects("predict"), {"x": TESTS}),
     Call("Effects.decision_function", _effects("decision_function"), {"x": TESTS}),
     Call("Effects.score", _effects("score"), {"x": TESTS}, refuses=True),
-    Call("Effects.predict_features", _effects("predict_features"), {"features": TEST_FEATURES}),
+    Call("Effects.predict", _effects("predict"), {"features": TEST_FEATURES}),
     Call("Effects.faithfulness", _effects("faithfulness"), {"x": TESTS}),
-    Call("Effects.faithfulness_features", _effects("faithfulness_features"), {"features": TEST_FEATURES}),
+    Call("Effects.faithfulness", _effects("faithfulness"), {"features": TEST_FEATURES}),
     Call("Effects.usualness", _effects("usualness"), USUALNESS),
     Call("Ensemble.explain", lambda: _of_members().explain, {"x": TESTS, "k": K_ARG}),
     Call("Typicality.to_dict", lambda: _typicality().to_dict, {}),
     Call("OneClass.typicality", _one_class("typicality"), {"x": TESTS, "target": TARGET}),
-    Call("OneClass.how_usual_features", _one_class("how_usual_features"), {"features": TEST_FEATURES}),
+    Call("OneClass.typicality", _one_class("typicality"), {"features": TEST_FEATURES}),
     Call("Effects.explain", _effects("explain"), EXPLAINED, lambda r, a: len(r) == n_rows(a["x"])),
-    Call("Effects.explain_concepts", _effects("explain_concepts"), {"x": TESTS}, refuses=True),
     Call("Effects.effect_of", _effects("effect_of"), {"x": TESTS, **GROUP}),
-    Call("Effects.effect_of_features", _effects("effect_of_features"), {"features": TEST_FEATURES, **GROUP}),
-    Call(
-        "Effects.foretold_of_features", _effects("foretold_of_features"), {"features": TEST_FEATURES, **GROUP}
-    ),
+    Call("Effects.effect_of", _effects("effect_of"), {"features": TEST_FEATURES, **GROUP}),
+    Call("Effects.first_order", _effects("first_order"), {"features": TEST_FEATURES, **GROUP}),
 ]
 
 BANK = need(
@@ -392,10 +388,9 @@ COLLECTED = [
         f"{get(method).__name__}.collect",
         lambda method=method: world.made(method).collect,
         {"features": BANK},
-        lambda r, a: len(r.found.rows) == N,
-        refuses=method == "tracin",
+        lambda r, a: len(r.collected.rows) == N,
     )
-    for method in ("graddot", "gradcos", "trak", "tracin")
+    for method in ("graddot", "gradcos", "trak")
 ]
 
 LOADED = [

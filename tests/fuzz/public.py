@@ -70,10 +70,9 @@ _SUBCLASSED = (
 )
 """What users write, asked by whence with arguments that were checked before."""
 _OF_METHODS = """
-    check_features check_fitted classes explaining parts require_data require_model restored saved scored
-    scored_input solver take_data total turned get_params set_params
+    learn score_tests score_self packed restored get_params set_params
 """
-"""What other rooms, ``load``, ``top_k`` and scikit-learn ask of an attribution method."""
+"""What those write who write a method, and what ``load`` and scikit-learn ask of one."""
 _PLAIN = """
     CChoice.columns ClassView.columns FlippingResult.columns SharedEvidence.columns NovelInputs.columns
     TopK.columns TopK.to_pandas Coreset.to_pandas Values.to_pandas WrongLabels.to_pandas TopK.to_parquet

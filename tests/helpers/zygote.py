@@ -31,7 +31,8 @@ from whence.core import files, store
 from whence.features import extract
 from whence.features import job as extracting
 from whence.project import Configuration
-from whence.surrogate import shards, solutions
+from whence.surrogate import shards
+from whence.surrogate import solving as surrogate_solving
 
 N, D, K, BATCH = 403, 24, 3, 7
 
@@ -112,7 +113,7 @@ def note_stages(path: str) -> None:
         with doing(b"saving ") if kept else nullcontext(), files.replacing(path) as opened:
             yield opened
 
-    shards.solve, solutions.choose_C = solving(shards.solve), solving(solutions.choose_C)
+    shards.solve, surrogate_solving.choose_C = solving(shards.solve), solving(surrogate_solving.choose_C)
     store.replacing = saving
 
 

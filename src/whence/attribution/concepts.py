@@ -43,10 +43,10 @@ def explain_concepts(
     if concepts is None:
         concepts = Concepts.neurons(explainer.surrogate.stored.shape[1])
     tests = zip(range(count), explainer.model.batches(x, 1), wanted, strict=True)
-    return [_explain(explainer, *test, index, concepts, n, k) for test in tests]
+    return [explain_pair(explainer, *test, index, concepts, n, k) for test in tests]
 
 
-def _explain(
+def explain_pair(
     explainer: PairExplainer,
     number: int,
     inputs: Any,
@@ -56,7 +56,7 @@ def _explain(
     n: int,
     k: int,
 ) -> ConceptExplanation:
-    """Take the score of one pair apart; the strongest proponent's if no index is given."""
+    """Split the score of one pair; that of the strongest proponent if no index is given."""
     surrogate, task = explainer.surrogate, explainer.task
     test = explainer.start(inputs, number)
     target = explainer.predicted(test.passed.logits, target)[1]

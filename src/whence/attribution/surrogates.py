@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, Protocol
 
 from torch import Tensor
 
@@ -15,12 +15,20 @@ from whence.surrogate.solving import SolverOptions
 from whence.svm.inputs import check_C
 from whence.svm.solve import check_options
 
-if TYPE_CHECKING:
-    from whence.methods.dualda import DualDA
-    from whence.methods.effects import Effects
+
+class SurrogateMethod(Protocol):
+    """The hyper-parameters of a method that solves a surrogate."""
+
+    C: float | Literal["auto"]
+    bias: bool
+    tol: float
+    seed: int
+    n_threads: int | None
+    max_seconds: float | None
+    show_progress: bool
 
 
-def check_solving(method: DualDA | Effects) -> None:
+def check_solving(method: SurrogateMethod) -> None:
     """Check the hyper-parameters of the solver; the solver itself would do so after features are computed."""
     if isinstance(method.C, str) and method.C != "auto":
         raise InvalidInputError(f"'C' must be \"auto\" or a number above 0. Got {method.C!r}.")
@@ -30,7 +38,7 @@ def check_solving(method: DualDA | Effects) -> None:
     check_options(method.tol, method.max_seconds, method.n_threads, method.seed)
 
 
-def solver_options(method: DualDA | Effects, normalise: bool = False) -> SolverOptions:
+def solver_options(method: SurrogateMethod, normalise: bool = False) -> SolverOptions:
     """Return the hyper-parameters of a method that its solver needs."""
     return SolverOptions(
         bias=method.bias,

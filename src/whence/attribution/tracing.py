@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,9 +22,6 @@ from whence.explanation import Explanation
 from whence.explanation.trace import Bands, Changed, Passage, Source, Token, Trace, Without
 from whence.model.language import NextToken
 
-if TYPE_CHECKING:
-    from whence.methods.dualda import DualDA
-
 _PLACES = 3_000  # by which agreement is told, whole documents
 
 
@@ -42,7 +39,7 @@ class PassageTracer:
     firsts : (documents,) the first document with the same text
     """
 
-    def __init__(self, explainer: DualDA) -> None:
+    def __init__(self, explainer: Any) -> None:
         self.explainer, self.model = explainer, explainer.fitted_.require_model()
         data, language = explainer.fitted_.require_data(), self.model.extractor.model
         corpus = data.corpus

@@ -33,7 +33,7 @@ def make_sketch(features: Floats, labels: Array) -> Floats:
     return np.column_stack([_sums(features), labels.reshape(len(labels), -1).astype(np.float32)])
 
 
-def _check_same(kept: Floats, known: Mask, features: Floats, rows: Ints, argument: str) -> None:
+def check_sketch(kept: Floats, known: Mask, features: Floats, rows: Ints, argument: str) -> None:
     """Raise InvalidInputError unless features (n, d) are those of some samples of a sketch (N, 4 + …).
 
     ``known`` (N,) says which samples it knows.
@@ -72,7 +72,7 @@ def check_training(
     rows = np.arange(len(surrogate.labels)) if rows is None else rows
     used = surrogate.task.known(surrogate.labels)[rows]
     known = surrogate.task.known(_fitted_labels(surrogate))
-    _check_same(surrogate.sketch, known, taken(features, used), rows[used], argument)
+    check_sketch(surrogate.sketch, known, taken(features, used), rows[used], argument)
 
 
 def check_labels(surrogate: Surrogate, labels: Array, argument: str) -> None:

@@ -128,7 +128,7 @@ class SurrogateSolver(ABC):
             note = "computed"
             if slot.complete:
                 try:
-                    solved = _read(path)
+                    solved = read_solution(path)
                 except StoreError as error:
                     note = f"computed again, since the cached one is damaged: {error}"
                 else:
@@ -253,7 +253,8 @@ class SolutionManifest:
     choice: CChoice | None
 
 
-def _read(path: Path) -> SurrogateSolution:
+def read_solution(path: Path) -> SurrogateSolution:
+    """Read a solution from the cache, or raise StoreError."""
     arrays, values = store.read(path)
     manifest = contents.manifest(SolutionManifest, values)
     n, K = manifest.shape

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 
 from whence.attribution.base import Attributor
+from whence.attribution.concepts import explain_pair
 from whence.attribution.explaining import make_explainer
+from whence.attribution.pairs import PairExplainer
 from whence.attribution.typicality import usual_of
 from whence.errors import InvalidInputError
 from whence.explanation import Explanation
@@ -181,10 +183,10 @@ class Explorer:
 
         ``pair`` is the training sample; None takes the strongest proponent.
         """
-        explaining, components = self.solved.at(C).explaining(1, None), self.solved.components
+        explainer, components = PairExplainer(self.solved.at(C).fitted_, 1, None), self.solved.components
         with self.reading:
-            x = self.test(index)
-            why = explaining.concepts(index, x, self.wanted(index, target), pair, components, 3, 9)
+            x, wanted = self.test(index), self.wanted(index, target)
+            why = explain_pair(explainer, index, x, wanted, pair, components, 3, 9)
         return concepts_data(why)
 
     def test(self, index: int) -> Any:

@@ -121,7 +121,7 @@ class Mislabeling(Metric):
         margins = of_label - scores.max(axis=1)
         lengths = np.zeros(len(y))
         lengths[fitted.support_] = fitted.surrogate_.stored.lengths().cpu().numpy()
-        lam = fitted.task_.own(fitted.lam_)
+        lam = fitted.task_.label_weights(fitted.lam_)
         return {"by_margin": -margins, "by_slack": np.maximum(0.0, 1.0 - margins), "by_length": lam * lengths}
 
 
