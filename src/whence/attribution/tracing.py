@@ -109,7 +109,8 @@ class PassageTracer:
     def explain(self, trace: Trace, token: int) -> Explanation:
         """Explain one token, with relevance maps on what was written and on the passages."""
         end = trace.start + token
-        return self.explainer.explain([trace.ids[:end]], trace.k, int(trace.ids[end]))[0]
+        why: Explanation = self.explainer.explain([trace.ids[:end]], trace.k, int(trace.ids[end]))[0]
+        return why
 
     def without(self, trace: Trace, documents: Sequence[int], features: Any) -> Without:
         """Solve again without all places of some documents, and compare the logits of the answer."""
