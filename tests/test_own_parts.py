@@ -29,12 +29,12 @@ from whence.relevance.primitives import stab
 
 @whence.register
 class Opposite(Similarity):
-    """Similar samples speak against a class."""
+    """Similar samples contradict a class."""
 
     name = "opposite"
 
-    def _scores(self, features, classes, x):
-        return -super()._scores(features, classes, x)
+    def score_tests(self, fitted, tests):
+        return -super().score_tests(fitted, tests)
 
 
 class Sparser(whence.DualDA):

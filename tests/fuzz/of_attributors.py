@@ -193,6 +193,11 @@ def used(method: str, name: str) -> list[Call]:
         Call(f"{name}.top_k", of("top_k"), {"x": TESTS, "k": k, "target": TARGET}, ranked),
         *(of_features(method, name, of) if method != "dualda" else ()),
         Call(f"{name}.self_influence", of("self_influence"), {}, lambda r, a: tuple(r.shape) == (N,)),
+        *(
+            ()
+            if get(method).capabilities.explains
+            else [Call(f"{name}.explain", of("explain"), {"x": TESTS}, refuses=True)]
+        ),
         Call(f"{name}.save", of("save"), out, refuses=method in ("tracin", "random", "ekfac")),
     ]
 

@@ -25,7 +25,7 @@ MODULES = (
 _RECORDS = """
     CChoice PathPoint Solution FeatureBank GradientBank Entry ClassSummary ClassView Coreset Direction
     GroupAttribution
-    SharedEvidence Values WrongLabels Capabilities Ranked TopK Flow ExplainedPairs FlippingResult Resources
+    SharedEvidence Values WrongLabels Capabilities Ranked TopK Pass ExplainedPairs FlippingResult Resources
     Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
     Case Row Outcome EffectOf NovelInputs Group
@@ -70,7 +70,7 @@ _SUBCLASSED = (
 )
 """What users write, asked by whence with arguments that were checked before."""
 _OF_METHODS = """
-    learn score_tests score_self packed restored get_params set_params
+    learn score_tests score_self packed restored get_params set_params explaining total
 """
 """What those write who write a method, and what ``load`` and scikit-learn ask of one."""
 _PLAIN = """

@@ -200,7 +200,7 @@ def test_a_sample_without_features_has_no_pairs_and_a_map_of_zeros() -> None:
     assert why[0].logit == 0
     assert not why[0].logit_map.any()
     assert [text.get_text() for text in why[0].plot().texts].count("none") == 2
-    assert "No training sample speaks for this class" in why.to_html()
+    assert "No training sample supports this class" in why.to_html()
     json.dumps(why.to_dict())
 
 

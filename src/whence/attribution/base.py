@@ -102,7 +102,8 @@ class Attributor(ABC):
     ----------
     fitted_ : Fitted, what the fit learned. Among others:
     n_train_ : int, samples of the training set
-    task_ : Task, what the model's outputs stand for; ``n_classes_`` and ``class_names_`` are read from it
+    task_ : Task, what the model's outputs stand for; ``n_classes_``, ``classes_`` (0 … K−1) and
+        ``class_names_`` are read from it
     labels_ : (train, …), for classes int64, −1 for skipped samples
     used_ : (train,) bool, samples that took part in the fit
     skipped_ : int64, the others, which could not be read and score 0

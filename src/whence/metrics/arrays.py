@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from whence.core.arrays import Array, Ints, Mask
-from whence.core.checks import as_int64, real_array, to_array
+from whence.core.checks import as_int64, check_shape, real_array, to_array
 from whence.errors import InvalidInputError
 
 _LARGEST = 1e150
@@ -19,7 +19,7 @@ def numbers(name: str, values: Any, shape: tuple[int | None, ...]) -> Array:
     array = real_array(name, values)
     if array.dtype.kind in "bu":  # which have no negative values, not even of their differences
         array = array.astype(np.float64)
-    _check_shape(name, array, shape)
+    check_shape(name, array, shape)
     rows = max(1, _BLOCK // max(1, array[:1].size))
     for start in range(0, len(array), rows):
         block = array[start : start + rows]
@@ -39,7 +39,7 @@ def numbers(name: str, values: Any, shape: tuple[int | None, ...]) -> Array:
 def classes(name: str, values: Any, n: int | None = None) -> Ints:
     """Return integers (n,), or raise."""
     array = to_array(name, values)
-    _check_shape(name, array, (n,))
+    check_shape(name, array, (n,))
     if array.dtype.kind not in "iu":
         raise InvalidInputError(f"'{name}' must be integers. Got dtype {array.dtype}.")
     return as_int64(name, array)
@@ -48,7 +48,7 @@ def classes(name: str, values: Any, n: int | None = None) -> Ints:
 def mask(name: str, values: Any, shape: tuple[int | None, ...]) -> Mask:
     """Return booleans of a shape, or raise."""
     array = to_array(name, values)
-    _check_shape(name, array, shape)
+    check_shape(name, array, shape)
     if array.dtype != np.bool_:
         raise InvalidInputError(
             f"'{name}' must be booleans, True for the samples that are meant. Got dtype {array.dtype}. "
@@ -65,10 +65,3 @@ def split_mask(name: str, values: Any, n: int, what: str = "samples") -> Mask:
             f"'{name}' must mark some of the {what} and not all. Got {int(marked.sum())} of {n}."
         )
     return marked
-
-
-def _check_shape(name: str, array: Array, shape: tuple[int | None, ...]) -> None:
-    fits = array.ndim == len(shape) and all(m in (None, n) for m, n in zip(shape, array.shape, strict=True))
-    if not fits or array.size == 0:
-        wanted = ", ".join("any" if m is None else str(m) for m in shape)
-        raise InvalidInputError(f"'{name}' must have shape ({wanted}). Got {array.shape}.")

@@ -1,5 +1,6 @@
 """Which features of an input a prediction, or a pair of samples, comes from."""
 
+from whence.model.passes import Pass
 from whence.relevance.captum import Captum
 from whence.relevance.concepts import Concepts
 from whence.relevance.lrp import lrp, trace
@@ -11,6 +12,7 @@ __all__ = [
     "Concepts",
     "LayerRule",
     "OperationRule",
+    "Pass",
     "Rules",
     "SharingRule",
     "SpreadingRule",
