@@ -551,10 +551,14 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def _is_method(thing: Any) -> bool:
-    return isinstance(thing, type) and issubclass(thing, Attributor) and not inspect.isabstract(thing)
+    """Whether something is a class that declares what a method supports, and has all that a method has."""
+    declared = isinstance(getattr(thing, "capabilities", None), Capabilities)
+    return isinstance(thing, type) and declared and not inspect.isabstract(thing)
 
 
-METHODS: Registry[type[Attributor]] = Registry("attribution method", _is_method, lambda method: method.name)
+METHODS: Registry[type[Attributor]] = Registry(
+    "attribution method", _is_method, lambda method: method.name, package="whence.methods"
+)
 """The command line, the evaluation, ``load`` and the contract tests read this table."""
 
 register, get, names = METHODS.add, METHODS.get, METHODS.names

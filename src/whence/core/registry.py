@@ -28,6 +28,8 @@ class Registry(Generic[T]):
     stands_for
         Returns the class or function that a thing stands for, and is known by when it is defined again; as a
         rule, itself.
+    package
+        The modules of which register whence's own things; they are imported when a name is first looked up.
     """
 
     def __init__(
@@ -36,14 +38,18 @@ class Registry(Generic[T]):
         accepts: Callable[[Any], bool],
         name_of: Callable[[T], str] = attrgetter("name"),
         stands_for: Callable[[T], Any] = lambda thing: thing,
+        package: str = "",
     ) -> None:
         self.kind, self.accepts, self.name_of, self.stands_for = kind, accepts, name_of, stands_for
+        self._package = package
         self._things: dict[str, T] = {}
         _ALL.append(self)
 
     def add(self, thing: T) -> T:
         """Register a thing under its name, which must be new unless it is defined again in the same place."""
         name = self.name_of(thing)
+        if not self.stands_for(thing).__module__.startswith(f"{self._package}."):
+            self._load()
         before = self._things.get(name.casefold())
         if before is not None:
             old, new = self.stands_for(before), self.stands_for(thing)
@@ -57,14 +63,17 @@ class Registry(Generic[T]):
 
     def names(self) -> list[str]:
         """Return the names of all that is registered, sorted."""
+        self._load()
         return sorted(map(self.name_of, self._things.values()))
 
     def __iter__(self) -> Iterator[T]:
         """Go through all that is registered, in the order of registration."""
+        self._load()
         return iter(list(self._things.values()))
 
     def __contains__(self, name: object) -> bool:
         """Whether something is registered under a name."""
+        self._load()
         return isinstance(name, str) and name.casefold() in self._things
 
     def get(self, name: Any, argument: str = "name") -> T:
@@ -77,7 +86,7 @@ class Registry(Generic[T]):
         argument
             What the error calls it.
         """
-        if isinstance(name, str) and name.casefold() in self._things:
+        if name in self:
             return self._things[name.casefold()]
         if isinstance(name, str) and all(name.partition(":")):
             thing = import_named(argument, name)
@@ -91,6 +100,12 @@ class Registry(Generic[T]):
             f"'{argument}' must be one of {', '.join(self.names())}, or module:name of your own. "
             f"Got {name!r}."
         )
+
+    def _load(self) -> None:
+        """Import the package, once."""
+        package, self._package = self._package, ""
+        if package:
+            import_all(package)
 
 
 _ALL: list[Registry[Any]] = []

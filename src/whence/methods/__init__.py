@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from whence.attribution.base import METHODS, Attributor, Capabilities, get, names
 from whence.core.ranking import Ranked, TopK
-from whence.core.registry import import_all
-from whence.gradients.bank import GradientBank
-from whence.methods.arnoldi import Arnoldi
-from whence.methods.dualda import DualDA
-from whence.methods.effects import Effects
-from whence.methods.ekfac import EKFAC
-from whence.methods.ensemble import Ensemble
-from whence.methods.graddot import GradCos, GradDot
-from whence.methods.hingerp import HingeRP
-from whence.methods.influence import Influence
-from whence.methods.lissa import LiSSA
-from whence.methods.one_class import OneClass
-from whence.methods.random import RandomAttributor
-from whence.methods.representer import Representer
-from whence.methods.similarity import Similarity
-from whence.methods.tracin import TracIn
-from whence.methods.trak import TRAK
+
+if TYPE_CHECKING:
+    from whence.gradients.bank import GradientBank
+    from whence.methods.arnoldi import Arnoldi
+    from whence.methods.dualda import DualDA
+    from whence.methods.effects import Effects
+    from whence.methods.ekfac import EKFAC
+    from whence.methods.ensemble import Ensemble
+    from whence.methods.graddot import GradCos, GradDot
+    from whence.methods.hingerp import HingeRP
+    from whence.methods.influence import Influence
+    from whence.methods.lissa import LiSSA
+    from whence.methods.one_class import OneClass
+    from whence.methods.random import RandomAttributor
+    from whence.methods.representer import Representer
+    from whence.methods.similarity import Similarity
+    from whence.methods.tracin import TracIn
+    from whence.methods.trak import TRAK
 
 __all__ = [
     "EKFAC",
@@ -55,8 +57,36 @@ __all__ = [
     "names",
 ]
 
-# Every method is one file, found by its registration; the manifests need pydantic, which takes a while.
-import_all(__name__)
+_PLACES = {
+    "Arnoldi": "whence.methods.arnoldi",
+    "DualDA": "whence.methods.dualda",
+    "EKFAC": "whence.methods.ekfac",
+    "Effects": "whence.methods.effects",
+    "Ensemble": "whence.methods.ensemble",
+    "GradCos": "whence.methods.graddot",
+    "GradDot": "whence.methods.graddot",
+    "GradientBank": "whence.gradients.bank",
+    "HingeRP": "whence.methods.hingerp",
+    "Influence": "whence.methods.influence",
+    "LiSSA": "whence.methods.lissa",
+    "OneClass": "whence.methods.one_class",
+    "RandomAttributor": "whence.methods.random",
+    "Representer": "whence.methods.representer",
+    "Similarity": "whence.methods.similarity",
+    "TRAK": "whence.methods.trak",
+    "TracIn": "whence.methods.tracin",
+}
+"""The modules of the public names, which are imported when they are asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'whence.methods' has no attribute {name!r}")
+    return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def load(

@@ -175,18 +175,17 @@ class Ensemble(Attributor):
 
     def _unfitted(self, n: int) -> list[Attributor]:
         """Return one new attributor per model, or raise."""
-        made, given = list[Attributor](), self.members
-        if isinstance(given, str):
-            given = METHODS.get(given, "members")
-        if isinstance(given, type) and issubclass(given, Attributor):
+        given = METHODS.get(self.members, "members") if isinstance(self.members, str) else self.members
+        made = list[Attributor]()
+        if METHODS.accepts(given):
             made = [given(batch_size=self.batch_size, show_progress=self.show_progress) for _ in range(n)]
-        elif isinstance(given, Attributor):
+        elif METHODS.accepts(type(given)):
             made = [copy.copy(given) for _ in range(n)]
         elif isinstance(given, list | tuple):
             made = [copy.copy(member) for member in given]
         elif callable(given):
             made = [given() for _ in range(n)]
-        if not made or not all(isinstance(member, Attributor) for member in made):
+        if not made or not all(METHODS.accepts(type(member)) for member in made):
             raise InvalidInputError(
                 "'members' must be a method's name or class, an attributor, a function that makes one, or a "
                 f"list of attributors. Got {shown(self.members)}."
