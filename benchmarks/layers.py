@@ -40,9 +40,9 @@ class AtKappa(DualDA):
     name = "kappa"
     kappa: float = 1.0
 
-    def _learn(self, training: Any, **given: Any) -> Any:
+    def learn(self, training: Any, **given: Any) -> Any:
         self.C = self.kappa / float(np.square(training.bank.features, dtype=np.float64).sum())
-        return super()._learn(training, **given)
+        return super().learn(training, **given)
 
 
 class PairFlipping(Metric):
