@@ -6,7 +6,7 @@ import functools
 import importlib
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -23,6 +23,22 @@ def make_named(argument: str, name: str, folder: Path | None = None, **offered: 
         return thing()
     recipe = isinstance(thing, functools.partial) or inspect.isroutine(thing)
     return call_with(thing, folder=folder, **offered) if recipe else thing
+
+
+def lazy_names(
+    package: str, modules: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package that imports names of its modules when used."""
+    homes = {name: module for module, names in modules.items() for name in names}
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return load, lambda: sorted({*vars(sys.modules[package]), *homes})
 
 
 @contextmanager

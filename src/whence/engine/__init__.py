@@ -1,5 +1,10 @@
 """Where independent pieces of work run: here, in processes, or by Ray; a run gives the same bits on each."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whence.core.naming import lazy_names
 from whence.engine.base import (
     ENGINES,
     Engine,
@@ -15,8 +20,10 @@ from whence.engine.base import (
     run,
     using,
 )
-from whence.engine.processes import Processes
-from whence.engine.ray import Ray
+
+if TYPE_CHECKING:
+    from whence.engine.processes import Processes
+    from whence.engine.ray import Ray
 
 __all__ = [
     "ENGINES",
@@ -35,3 +42,5 @@ __all__ = [
     "run",
     "using",
 ]
+
+__getattr__, __dir__ = lazy_names(__name__, {"processes": ("Processes",), "ray": ("Ray",)})

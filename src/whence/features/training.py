@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,14 +15,17 @@ from torch.nn import functional
 
 from whence.core.arrays import Ints
 from whence.core.checks import check_dense, real_array, shown
-from whence.data import TrainingSet
 from whence.errors import InvalidInputError
-from whence.features import FeatureBank, as_float32, taken
-from whence.model.bound import BoundModel
+from whence.features.bank import FeatureBank
+from whence.features.rows import as_float32, taken
 from whence.model.heads import Head
 from whence.model.inputs import to_model
 from whence.svm.inputs import check_features, check_head
-from whence.tasks import Task
+
+if TYPE_CHECKING:
+    from whence.data import TrainingSet
+    from whence.model.bound import BoundModel
+    from whence.tasks import Task
 
 
 class Classifier:

@@ -15,10 +15,10 @@ from whence.core.checks import check_count, check_flag, shown, to_array
 from whence.core.display import Columns, displayed
 from whence.core.progress import bar
 from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError, warn
-from whence.svm.crammer_singer import CrammerSinger
+from whence.svm.crammer_singer.problem import CrammerSinger
 from whence.svm.inputs import check_C, check_features, check_head, check_lengths, spread
 from whence.svm.problem import Makes, Problem
-from whence.svm.solve import Solution, check_options, solve
+from whence.svm.solver import Solution, check_options, solve
 
 # κ below 1 leaves every margin unreached: all samples are support vectors at their bound and W only gets
 # longer with C. By 1e6 separable features have reached their hard margin, and others hardly get sparser.

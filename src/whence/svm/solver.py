@@ -19,7 +19,7 @@ from whence.core.display import displayed
 from whence.core.machine import thread_pools
 from whence.errors import ConvergenceWarning, InvalidInputError, warn
 from whence.svm.ascent import Ascent, OutOfTimeError
-from whence.svm.crammer_singer import CrammerSinger
+from whence.svm.crammer_singer.problem import CrammerSinger
 from whence.svm.passes import Certificate, in_threads
 from whence.svm.problem import Makes, Problem
 
