@@ -63,7 +63,7 @@ _Read = tuple[list[int], Any, list[tuple[int, _Failure]]]
 
 
 @dataclass(frozen=True)
-class Reading(Dataset[_Read]):
+class Reader(Dataset[_Read]):
     """Reads samples of a map-style dataset.
 
     Attributes

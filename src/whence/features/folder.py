@@ -21,7 +21,7 @@ KIND = "bank"
 
 
 @dataclass(frozen=True)
-class Progress:
+class BankProgress:
     """How far a bank is sound: samples that are done, and the running CRC-32 of their features and labels."""
 
     samples: int = 0
@@ -51,7 +51,7 @@ class Folder:
         if entry is None:
             raise StoreError(f"{slot.path} does not say what it is for.")
         self.slot, self.complete = slot, entry.complete
-        self.progress = contents.manifest(Progress, entry.progress)
+        self.progress = contents.manifest(BankProgress, entry.progress)
         self.files: list[InFile] = []
         try:
             with full_disk(slot.path):
@@ -70,7 +70,7 @@ class Folder:
             file.append(rows)
             sums.append(zlib.crc32(as_bytes(rows), value))
         # All at once, so that it is right whatever ends this function.
-        self.progress = Progress(was.samples + len(labels), (sums[0], sums[1]))
+        self.progress = BankProgress(was.samples + len(labels), (sums[0], sums[1]))
 
     def mapped(self) -> tuple[Rows, Array]:
         """Map the features and labels there are."""

@@ -35,7 +35,7 @@ CLASS_NAMES = (
 
 
 @dataclass(frozen=True)
-class Sample:
+class EmbeddedData:
     """The embedded data set.
 
     Attributes
@@ -52,7 +52,7 @@ class Sample:
     class_names: tuple[str, ...]
 
 
-def load(n_train: int = 5_000, n_test: int = 1_000) -> Sample:
+def load(n_train: int = 5_000, n_test: int = 1_000) -> EmbeddedData:
     """Load the embedded Fashion-MNIST sample: 5,000 training and 1,000 test images, 10 classes.
 
     Parameters
@@ -68,7 +68,7 @@ def load(n_train: int = 5_000, n_test: int = 1_000) -> Sample:
     ((2000, 1, 28, 28), 'Ankle boot')
     """
     n_train, n_test = check_count("n_train", n_train, most=5_000), check_count("n_test", n_test, most=1_000)
-    return Sample(
+    return EmbeddedData(
         train_images=_images("train-images-idx3-ubyte.gz")[:n_train],
         train_labels=_labels("train-labels-idx1-ubyte.gz")[:n_train],
         test_images=_images("t10k-images-idx3-ubyte.gz")[:n_test],

@@ -338,7 +338,7 @@ class Task(ABC):
 
 def is_task_class(thing: Any) -> bool:
     """Return whether a thing is a class of tasks that objects can be made of."""
-    return isinstance(thing, type) and issubclass(thing, Task) and not inspect.isabstract(thing)
+    return Task in getattr(thing, "__mro__", ()) and not inspect.isabstract(thing)
 
 
 TASKS: Registry[type[Task]] = Registry("task", is_task_class)
