@@ -118,14 +118,10 @@ def register(thing: T) -> T:
     raise InvalidInputError(f"What is registered must be one of: {kinds}. Got {thing!r}.")
 
 
-def import_all(package: str, but: str = "") -> None:
-    """Import every module in a package, so that what they register is found: a file put there is enough.
-
-    ``but`` is left for later.
-    """
+def import_all(package: str) -> None:
+    """Import every module in a package, so that what they register is found: a file put there is enough."""
     for module in walk_packages(import_module(package).__path__, f"{package}."):
-        if module.name != f"{package}.{but}":
-            import_module(module.name)
+        import_module(module.name)
 
 
 def _same(before: Any, thing: Any) -> bool:
