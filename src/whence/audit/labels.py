@@ -19,7 +19,6 @@ from whence.features import novelty
 from whence.methods import DualDA
 
 
-
 @displayed("ranking", "__len__", "among", rows="columns")
 @dataclass(frozen=True, eq=False)
 class WrongLabels(Table):

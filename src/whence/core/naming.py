@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -25,16 +26,19 @@ def make_named(argument: str, name: str, folder: Path | None = None, **offered: 
     return call_with(thing, folder=folder, **offered) if recipe else thing
 
 
-def lazy_names(
-    package: str, modules: Mapping[str, Sequence[str]]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package that imports names of its modules when used."""
-    homes = {name: module for module, names in modules.items() for name in names}
+def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package that imports its names when they are first used.
+
+    They are those that the package imports from its modules for type checkers, below ``if TYPE_CHECKING:``.
+    """
+    tree = ast.parse(inspect.getsource(sys.modules[package]))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    homes = {alias.name: str(node.module) for node in imports for alias in node.names if node.level == 0}
 
     def load(name: str) -> Any:
-        if name not in homes:
+        if not homes.get(name, "").startswith(f"{package}."):
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        value = getattr(importlib.import_module(homes[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -15,11 +15,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Batch", "Corpus", "NewSamples", "OnError", "Prepare", "TrainingSet", "as_new", "as_training_set"]
 
-_MODULES = {
-    "corpus": ("Corpus",),
-    "forms": ("NewSamples", "as_new", "as_training_set"),
-    "items": ("Prepare",),
-    "reading": ("Batch", "OnError"),
-    "training_set": ("TrainingSet",),
-}
-__getattr__, __dir__ = lazy_names(__name__, _MODULES)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -43,4 +43,4 @@ __all__ = [
     "using",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, {"processes": ("Processes",), "ray": ("Ray",)})
+__getattr__, __dir__ = lazy_names(__name__)

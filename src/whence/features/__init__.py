@@ -15,11 +15,4 @@ if TYPE_CHECKING:
 
 __all__ = ["FeatureBank", "Nearness", "Novelty", "as_float32", "extract", "taken", "teller"]
 
-_MODULES = {
-    "bank": ("FeatureBank",),
-    "extraction": ("extract",),
-    "job": ("teller",),
-    "novelty": ("Nearness", "Novelty"),
-    "rows": ("as_float32", "taken"),
-}
-__getattr__, __dir__ = lazy_names(__name__, _MODULES)
+__getattr__, __dir__ = lazy_names(__name__)

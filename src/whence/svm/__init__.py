@@ -36,13 +36,4 @@ __all__ = [
 ]
 
 # Compiled loops and scikit-learn take long to import, and most modules need a check or a type only.
-_MODULES = {
-    "boxed.problem": ("Boxed", "EpsilonInsensitive", "Hinges", "OneClassProblem", "Tube"),
-    "crammer_singer.problem": ("CrammerSinger",),
-    "estimator": ("CrammerSingerSVC",),
-    "path": ("CChoice", "PathPoint", "choose_C", "held_back", "solve_path"),
-    "problem": ("Makes", "Problem"),
-    "sharded": ("solve_shards",),
-    "solver": ("Solution", "solve"),
-}
-__getattr__, __dir__ = lazy_names(__name__, _MODULES)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from whence.core.naming import lazy_names
 
 if TYPE_CHECKING:
-    from whence.tasks.choosing import as_task, find_task, restore_task, task_class
+    from whence.tasks.choosing import TASKS, as_task, find_task, restore_task, task_class
     from whence.tasks.classes import Classes, OneLogit, Tokens, probabilities
     from whence.tasks.many_labels import ManyLabels
     from whence.tasks.regression import Regression
-    from whence.tasks.task import TASKS, LabelKind, Task, Verdict
+    from whence.tasks.task import LabelKind, Task, Verdict
 
 __all__ = [
     "TASKS",
@@ -30,11 +30,4 @@ __all__ = [
     "task_class",
 ]
 
-_MODULES = {
-    "choosing": ("TASKS", "as_task", "find_task", "restore_task", "task_class"),  # with all tasks registered
-    "classes": ("Classes", "OneLogit", "Tokens", "probabilities"),
-    "many_labels": ("ManyLabels",),
-    "regression": ("Regression",),
-    "task": ("LabelKind", "Task", "Verdict"),
-}
-__getattr__, __dir__ = lazy_names(__name__, _MODULES)
+__getattr__, __dir__ = lazy_names(__name__)
