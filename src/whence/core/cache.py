@@ -69,13 +69,7 @@ class Entry:
 
 
 class Cache:
-    """Everything that is kept, in one folder.
-
-    Parameters
-    ----------
-    folder
-        Made when something is first put there.
-    """
+    """Everything that is kept, in one folder, which is made when something is first put there."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = check_path("cache_dir", folder)
@@ -137,19 +131,12 @@ class Slot:
     """The place of one entry, whether or not it is there.
 
     Only ``locked``, ``entry``, ``complete`` and ``why_new`` may be called without the entry's lock.
-
-    Attributes
-    ----------
-    cache : that it is in
-    kind : of the entry
-    parts : its fingerprint
-    path : its folder
     """
 
     cache: Cache
     kind: str
-    parts: Parts
-    path: Path
+    parts: Parts  # its fingerprint
+    path: Path  # its folder
 
     @property
     def entry(self) -> Entry | None:
@@ -198,12 +185,7 @@ class Slot:
     def locked(self, wait: bool = True, say: Say | None = None) -> Iterator[None]:
         """Keep other processes off the entry; the system lifts the lock when a process dies.
 
-        Parameters
-        ----------
-        wait
-            Wait for another process to finish, or raise StoreError.
-        say
-            Called once where there is something to wait for.
+        Wait for another process to finish, once ``say`` was called, or raise StoreError.
         """
         folder = self.cache.make()
         lock = FileLock(folder / f".{self.path.name}.lock", poll_interval=0.1, fallback_to_soft=False)

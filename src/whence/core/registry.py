@@ -68,14 +68,9 @@ class Registry(Generic[T]):
         return isinstance(name, str) and name.casefold() in self._things
 
     def get(self, name: Any, argument: str = "name") -> T:
-        """Return the thing of a name, or the one that ``module:name`` finds.
+        """Return the thing of a name, or the one that ``module:name`` finds, in the working folder too.
 
-        Parameters
-        ----------
-        name
-            Of what is registered, or ``module:name``; modules are looked for in the working folder too.
-        argument
-            What the error calls it.
+        ``argument`` is what the error calls it.
         """
         if isinstance(name, str) and name.casefold() in self._things:
             return self._things[name.casefold()]

@@ -30,16 +30,10 @@ _BEFORE, _AFTER = 28, 14  # tokens shown around a place
 
 
 class Position(NamedTuple):
-    """Where in a corpus a token was learned.
+    """Where in a corpus a token was learned."""
 
-    Attributes
-    ----------
-    document : its number
-    token : its place among the document's tokens
-    """
-
-    document: int
-    token: int
+    document: int  # its number
+    token: int  # the token's place among the document's tokens
 
 
 @displayed("n_documents", "__len__", "length")
@@ -105,7 +99,7 @@ class Corpus(Dataset[Any]):
         self.labels = self._tokens[self._starts[self.document] + self.place].astype(np.int64)
 
     def _read(self, parts: list[tuple[str, str]]) -> tuple[list[Ints], list[Mask]]:
-        """Return corpus document's tokens, and which of them were learned."""
+        """Return each document's tokens, and which of them were learned."""
         tokens, learned = [], []
         for prompt, text in parts:
             ids, first = self.prompts.continued(prompt, text) if prompt else (self.prompts.tokens(text), 0)
@@ -212,7 +206,7 @@ class Corpus(Dataset[Any]):
         return line if len(line) <= 80 else f"{line[:79].rstrip()}…"
 
     def firsts(self) -> Ints:
-        """Return for corpus document (documents,) the first that has the same text, mostly itself."""
+        """Return for each document (documents,) the first that has the same text, mostly itself."""
         seen: dict[str, int] = {}
         return np.array([seen.setdefault(text, i) for i, text in enumerate(self._texts)], np.int64)
 

@@ -180,7 +180,6 @@ class NewSamples:
     collate_fn: Callable[[list[Any]], Any] | None = None
 
     def __len__(self) -> int:
-        """Return the number of samples."""
         return len(self.places)
 
     def __getitem__(self, rows: slice) -> Self:

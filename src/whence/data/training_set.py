@@ -118,7 +118,6 @@ class TrainingSet(Dataset[Any]):
         return whole and ready and not self.marks
 
     def __len__(self) -> int:
-        """Return the number of samples."""
         return len(self.source) if self.places is None else len(self.places)
 
     def __getitem__(self, index: int) -> Any:

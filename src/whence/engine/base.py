@@ -249,12 +249,8 @@ def results(
 ) -> list[Any]:
     """Run a function on items and return its results in their order; raise the first error, and end the rest.
 
-    Parameters
-    ----------
-    function, items, engine, threads
-        As for ``run``.
-    title, unit
-        Of the progress bar; None for the title shows none.
+    The parameters are those of ``run``, and ``title`` and ``unit`` of the progress bar; without a title there
+    is none.
 
     Examples
     --------

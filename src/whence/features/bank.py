@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from whence.core.arrays import Array, Ints, Mask
+from whence.core.cache import Parts
 from whence.core.checks import to_array
 from whence.core.display import displayed
+from whence.data import TrainingSet
 from whence.errors import InvalidInputError, StoreError
 from whence.features.rows import Rows, crc
-
-if TYPE_CHECKING:
-    from whence.core.cache import Parts
-    from whence.data import TrainingSet
-    from whence.model.bound import BoundModel
-    from whence.model.extractor import Extractor
-    from whence.model.heads import Head
-    from whence.model.layers import Layers
-    from whence.tasks import Task
+from whence.model.bound import BoundModel
+from whence.model.extractor import Extractor
+from whence.model.heads import Head
+from whence.model.layers import Layers
+from whence.tasks import Task, as_task, find_task
 
 
 @displayed("features", "labels", "skipped", "note")
@@ -86,8 +84,6 @@ class FeatureBank:
         >>> explainer.attribute(features=np.eye(3)).shape
         torch.Size([3, 3])
         """
-        from whence.tasks import as_task, find_task  # all tasks, which a bank that was extracted does without
-
         last: Any = head if head is None or not isinstance(head, tuple | list) else tuple(head)
         arrays = to_array("features", features), to_array("labels", labels)
         return cls(*arrays, last, as_task(task) or find_task(arrays[1]), None, None, {}, "", "given")

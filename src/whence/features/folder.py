@@ -33,17 +33,8 @@ class Folder:
 
     Opening it checks these rows, byte by byte, and drops what lies behind them.
 
-    Parameters
-    ----------
-    slot
-        Of the bank; its entry is begun.
-    features, labels
-        No rows, but of the shape and dtype of those to come.
-
-    Raises
-    ------
-    StoreError
-        When the files are not what the entry says.
+    The slot's entry is begun. ``features`` and ``labels`` have no rows, but the shape and dtype of those to
+    come. Files that are not what the entry says raise StoreError.
     """
 
     def __init__(self, slot: Slot, features: Rows, labels: Array) -> None:

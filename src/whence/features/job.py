@@ -136,20 +136,12 @@ class Forward:
 
 @dataclass(frozen=True)
 class Job:
-    """One extraction.
-
-    Attributes
-    ----------
-    samples : to read
-    forward : gives their features
-    made_of : what the model is made of, where it does not change when it runs
-    show_progress : show what is needed, a progress bar, and what the cache does
-    """
+    """One extraction."""
 
     samples: TrainingSet
     forward: Forward
-    made_of: Parts
-    show_progress: bool
+    made_of: Parts  # what the model is made of, where it does not change when it runs
+    show_progress: bool  # show what is needed, a progress bar, and what the cache does
 
     @property
     def say(self) -> Say:
@@ -179,12 +171,7 @@ class Job:
     def needs(self, folder: Path | None, start: int = 0) -> str:
         """Describe what rows from ``start`` on need and what there is, or raise where the disk is too small.
 
-        Parameters
-        ----------
-        folder
-            Where they are written; None keeps all in memory.
-        start
-            Rows that are there.
+        ``folder`` is where they are written; None keeps all in memory. ``start`` rows are there.
         """
         n, d, dtype = len(self.samples) - start, self.forward.dimension, self.forward.dtype
         labels = n * self.forward.task.blank(1).nbytes

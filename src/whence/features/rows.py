@@ -52,12 +52,8 @@ class InMemory:
 class InFile:
     """Rows in a .npy file, of which the first ``count`` are kept.
 
-    Parameters
-    ----------
-    file : opened for reading and writing, unbuffered
-    tail : the shape of a row
-    dtype : of the file
-    count : rows to keep; what lies after them is written over
+    ``file`` is opened for reading and writing, unbuffered; ``tail`` is the shape of a row. What lies after
+    the rows to keep is written over.
     """
 
     def __init__(self, file: IO[bytes], tail: tuple[int, ...], dtype: npt.DTypeLike, count: int = 0) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,30 +15,20 @@ from torch.nn import functional
 
 from whence.core.arrays import Ints
 from whence.core.checks import check_dense, real_array, shown
+from whence.data import TrainingSet
 from whence.errors import InvalidInputError
-from whence.features.bank import FeatureBank
-from whence.features.rows import as_float32, taken
+from whence.features import FeatureBank, as_float32, taken
+from whence.model.bound import BoundModel
 from whence.model.heads import Head
 from whence.model.inputs import to_model
 from whence.svm.inputs import check_features, check_head
-
-if TYPE_CHECKING:
-    from whence.data import TrainingSet
-    from whence.model.bound import BoundModel
-    from whence.tasks import Task
+from whence.tasks import Task
 
 
 class Classifier:
     """A trained classifier as it was when fitted: features, and a last linear layer W f(x) + b.
 
-    Parameters
-    ----------
-    head
-        The last layer.
-    bound
-        The model itself; None where only its features are known.
-    batch_size
-        Inputs per forward pass.
+    ``bound`` is the model itself; None where only its features are known.
 
     Attributes
     ----------
@@ -105,7 +95,6 @@ class Batches:
     labels: Tensor
 
     def __len__(self) -> int:
-        """Return the number M of samples."""
         return len(self.labels)
 
     def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
@@ -126,7 +115,7 @@ class Batches:
 
 
 class Training:
-    """The training set beside a classifier, in the user's sample order.
+    """The training set next to a classifier, in the user's sample order.
 
     Attributes
     ----------

@@ -61,8 +61,6 @@ def train(
         by ``dataclasses.replace(data, train_labels=…)``.
     epochs
         Passes over the training images.
-    show_progress
-        Whether to show a progress bar.
 
     Returns
     -------

@@ -41,18 +41,8 @@ def solve_path(
 ) -> list[Solution]:
     """Solve for several C, from small to large, each starting from the solution before.
 
-    Parameters
-    ----------
-    features, labels
-        As for ``solve``: (N, d) and (N,).
-    Cs
-        The values of C, in any order.
-    **options
-        Passed to ``solve``.
-
-    Returns
-    -------
-    list of Solution, in the order of ``Cs``.
+    ``features``, ``labels`` and ``options`` are those of ``solve``. ``Cs`` come in any order, solutions in
+    the same.
 
     Examples
     --------

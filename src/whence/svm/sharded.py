@@ -165,8 +165,7 @@ class Shard:
 class Shards(Protocol):
     """Shards, wherever they are; a ``whence.engine.Group`` of them is one."""
 
-    def __len__(self) -> int:
-        """How many."""
+    def __len__(self) -> int: ...
 
     def call(self, method: str, *shared: Any, each: Sequence[Any] | None = None) -> list[Any]:
         """Return the results of a method of all in order; LostError where some were lost and made again."""

@@ -1,17 +1,10 @@
 """What a model's outputs stand for: classes, one logit, many labels, numbers, tokens."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from whence.core.naming import lazy_names
-
-if TYPE_CHECKING:
-    from whence.tasks.choosing import TASKS, as_task, find_task, restore_task, task_class
-    from whence.tasks.classes import Classes, OneLogit, Tokens, probabilities
-    from whence.tasks.many_labels import ManyLabels
-    from whence.tasks.regression import Regression
-    from whence.tasks.task import LabelKind, Task, Verdict
+from whence.tasks.choosing import as_task, find_task, restore_task, task_class
+from whence.tasks.classes import Classes, OneLogit, Tokens, probabilities
+from whence.tasks.many_labels import ManyLabels
+from whence.tasks.regression import Regression
+from whence.tasks.task import TASKS, LabelKind, Task, Verdict
 
 __all__ = [
     "TASKS",
@@ -29,5 +22,3 @@ __all__ = [
     "restore_task",
     "task_class",
 ]
-
-__getattr__, __dir__ = lazy_names(__name__)

@@ -10,8 +10,7 @@ from whence.errors import InvalidInputError, StoreError
 from whence.tasks.classes import Classes, OneLogit
 from whence.tasks.many_labels import ManyLabels
 from whence.tasks.regression import Regression
-from whence.tasks.task import TASKS as TASKS
-from whence.tasks.task import Task, is_task_class, label_array
+from whence.tasks.task import TASKS, Task, is_task_class, label_array
 
 
 def as_task(task: Any) -> Task | None:
