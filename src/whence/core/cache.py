@@ -44,28 +44,16 @@ _NAME = re.compile(r"(?P<kind>.+)-[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing in the cache, as it was when it was listed.
+    """One thing in the cache, as it was when it was listed."""
 
-    Attributes
-    ----------
-    kind : such as "bank" (features of a training set) or "solution" (of the solver on a bank)
-    name : its folder's name
-    title : what it is for, in words
-    parts : the fingerprint it is kept under
-    made : when it was begun, in seconds since 1970
-    bytes : its size on disk
-    complete : False while, or when, it is being filled
-    progress : how far it is filled, as whoever fills it notes that
-    """
-
-    kind: str
-    name: str
-    title: str
-    parts: Parts
-    made: float
-    bytes: int
+    kind: str  # such as "bank" (features of a training set) or "solution" (of the solver on a bank)
+    name: str  # of its folder
+    title: str  # what it is for, in words
+    parts: Parts  # the fingerprint it is kept under
+    made: float  # when it was begun, in seconds since 1970
+    bytes: int  # on disk
     complete: bool = False
-    progress: Mapping[str, Any] = field(default_factory=dict)
+    progress: Mapping[str, Any] = field(default_factory=dict)  # how far it is filled
 
 
 class Cache:

@@ -24,12 +24,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
     Where ``path`` is a link, what it points to is replaced. A new file has the mode that the umask gives, one
     that is replaced keeps its own. Whatever goes wrong, what was there before is still there. A device or a
-    pipe, which has nothing to keep, is written to directly.
-
-    Raises
-    ------
-    StoreError
-        When the system cannot write the file.
+    pipe, which has nothing to keep, is written to directly. Raises StoreError where the system cannot write.
     """
     target = Path(os.path.realpath(path))
     scratch: Path | None = None

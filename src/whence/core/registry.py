@@ -19,15 +19,10 @@ class Registry(Generic[T]):
 
     Parameters
     ----------
-    kind
-        What the things are, in the singular and in words, such as "attribution method".
-    accepts
-        Returns whether something is of the kind.
-    name_of
-        Returns the name of a thing; as a rule, its attribute.
-    stands_for
-        Returns the class or function that a thing stands for, and is known by when it is defined again; as a
-        rule, itself.
+    kind : what the things are, in the singular and in words, such as "attribution method"
+    accepts : returns whether something is of the kind
+    name_of : returns the name of a thing
+    stands_for : returns the class or function that a thing stands for, and is known by when it is redefined
     """
 
     def __init__(

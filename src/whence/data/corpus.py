@@ -124,14 +124,8 @@ class Corpus(Dataset[Any]):
         """Return the corpus with only a share of its places: those with the least likely next tokens.
 
         What is left out is context still, but no sample. Losses of the model *before* it was tuned keep what
-        tuning had to teach; those of the tuned model would leave out what it learned best.
-
-        Parameters
-        ----------
-        losses
-            One per sample, such as ``whence.model.token_losses(model, corpus)`` gives.
-        share
-            Of the samples that stay, above 0 and up to 1.
+        tuning had to teach; those of the tuned model would leave out what it learned best. There is one per
+        sample, as of ``whence.model.token_losses(model, corpus)``. ``share`` is above 0 and up to 1.
         """
         share, given = check_share("share", share, whole=True), real_array("losses", losses)
         check_shape("losses", given, (len(self),), "be one number per sample, ")
@@ -258,12 +252,7 @@ def _parts(number: int, document: Any) -> tuple[str, str]:
 
 
 class Around(NamedTuple):
-    """A place of a document with the words around it.
-
-    Attributes
-    ----------
-    before, token, after : the text of each, blanks included; … where it is cut
-    """
+    """A place of a document with the words around it, blanks included; … where they are cut."""
 
     before: str
     token: str

@@ -1,10 +1,5 @@
 """Where independent pieces of work run: here, in processes, or by Ray; a run gives the same bits on each."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from whence.core.naming import lazy_names
 from whence.engine.base import (
     ENGINES,
     Engine,
@@ -20,10 +15,8 @@ from whence.engine.base import (
     run,
     using,
 )
-
-if TYPE_CHECKING:
-    from whence.engine.processes import Processes
-    from whence.engine.ray import Ray
+from whence.engine.processes import Processes
+from whence.engine.ray import Ray
 
 __all__ = [
     "ENGINES",
@@ -42,5 +35,3 @@ __all__ = [
     "run",
     "using",
 ]
-
-__getattr__, __dir__ = lazy_names(__name__)

@@ -145,14 +145,7 @@ _DEFAULT: ContextVar[str | Engine] = ContextVar("engine", default="local")
 
 def names() -> list[str]:
     """Return the names of all engines."""
-    _register_all()
     return ENGINES.names()
-
-
-def _register_all() -> None:
-    """Import the other engines, which most runs do without."""
-    for module in ("processes", "ray"):
-        import_module(f"whence.engine.{module}")
 
 
 def find(engine: str | Engine | None) -> Engine:
@@ -165,10 +158,7 @@ def find(engine: str | Engine | None) -> Engine:
     if isinstance(engine, Engine):
         return engine
     check_is("engine", engine, str, "an engine or the name of one")
-    name = engine.partition(":")[0]
-    if name not in ENGINES:
-        _register_all()
-    length = 1 if name in ENGINES else 2  # of module:name
+    length = 1 if engine.partition(":")[0] in ENGINES else 2  # of module:name
     parts = engine.split(":", length)
     kind = ENGINES.get(":".join(parts[:length]), "engine")
     try:
@@ -187,7 +177,7 @@ def current() -> Engine:
 
 @contextmanager
 def using(engine: str | Engine | None) -> Iterator[None]:
-    """Make an engine the default for all work that is begun inside; None leaves it as it is.
+    """Make an engine the default for all work that is begun inside; None changes nothing.
 
     Examples
     --------

@@ -119,18 +119,12 @@ class Folder:
 
 @dataclass(frozen=True)
 class BankPlace:
-    """A bank by its name in a cache and the checksum of its rows.
-
-    Attributes
-    ----------
-    name : of its folder, which is made of the fingerprint of everything that the features depend on
-    checksum : of features and labels
-    """
+    """A bank by its name in a cache and the checksum of its rows."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}  # of a file that has another field
 
-    name: str
-    checksum: str
+    name: str  # of its folder, made of the fingerprint of everything that the features depend on
+    checksum: str  # of features and labels
 
     @classmethod
     def of(cls, bank: FeatureBank) -> Self | None:
@@ -145,7 +139,7 @@ class BankPlace:
             raise StoreError(
                 f"The support vectors' features are not in the file: it names the bank {self.name} of a "
                 "cache. Pass 'cache_dir', the folder that the fit was given; commands take it from the "
-                "configuration beside the file, with --trust."
+                "configuration next to the file, with --trust."
             )
         if os.path.basename(self.name) != self.name:
             raise contents.refused(f"the bank's name must be that of a folder, and is {self.name!r}")

@@ -141,7 +141,7 @@ def mapped(rows: Rows) -> bool:
 
 
 def as_float32(features: Rows) -> Rows:
-    """Widen float16 rows, which the solver does not read; other rows come back as they are."""
+    """Widen float16 rows, which the solver does not read; other rows come back unchanged."""
     given: Any = features
     if not isinstance(given, np.ndarray):  # of which a memory map stays one
         features = to_array("features", features)

@@ -25,7 +25,7 @@ from whence.svm.solver import Solution, check_options, solve
 # Half a decade is as fine as the agreement can tell apart on a few thousand rows.
 _KAPPAS = tuple(10.0 ** (e / 2) for e in range(13))
 # Every C is solved to the next of these gaps until agreement and cosine no longer move: most are done at the
-# second, and features that hardly differ need the last. No limit of time stands beside them, so that no clock
+# second, and features that hardly differ need the last. There is no limit of time, so that no clock
 # has a say in the choice.
 _TOLS = (1e-5, 1e-6, 1e-7, 1e-8)
 _MANY, _ROUGH = 1_000, (1e-3, 1e-4)  # with more outputs, where gaps cost most, rougher ones come first
