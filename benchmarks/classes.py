@@ -27,7 +27,7 @@ from benchmarks.data import synthetic_features
 from benchmarks.memory import status
 from whence.errors import ConvergenceWarning
 from whence.svm import solve
-from whence.svm.crammer_singer import CrammerSinger
+from whence.svm.crammer_singer.problem import CrammerSinger
 from whence.svm.passes import Notes, Parallel, look_at_all, most_listed
 
 

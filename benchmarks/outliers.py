@@ -31,7 +31,7 @@ from torch import nn
 
 from benchmarks.data import read_idx
 from benchmarks.mislabelled import SETS, features_and_head
-from whence.svm import OneClass, solve
+from whence.svm import OneClassProblem, solve
 
 N, TESTS, NU, K = 5_000, 500, 0.1, 5
 SEEN = 600  # of the articles, which can be trained on
@@ -46,7 +46,7 @@ def machine(X: Rows, nu: float = NU) -> Rows:
     for _ in range(14):
         C = float(np.exp((low + high) / 2) / scale)
         found = solve(
-            X, np.ones(len(X)), problem=OneClass, n_classes=1, C=C, bias=False, tol=1e-4, n_threads=1
+            X, np.ones(len(X)), problem=OneClassProblem, n_classes=1, C=C, bias=False, tol=1e-4, n_threads=1
         )
         share = float(found.lam.sum()) / (C * len(X))
         low, high = ((low + high) / 2, high) if share > nu else (low, (low + high) / 2)

@@ -15,7 +15,7 @@ from whence import engine
 from whence.data import Batch
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, extract
-from whence.features.forward import Forward
+from whence.features.job import Forward
 
 
 def deep() -> nn.Module:

@@ -17,7 +17,7 @@ from tests.methods.test_explain import K, cnn, images
 from whence import DualDA, engine
 from whence.errors import AgreementWarning, InvalidInputError
 from whence.features import FeatureBank
-from whence.features.unit import at_unit_length, lengths, row_lengths, unit_rows
+from whence.features.rows import at_unit_length, lengths, row_lengths, unit_rows
 from whence.relevance import Concepts
 from whence.relevance.presets import EPSILON
 from whence_studies import pair_flipping

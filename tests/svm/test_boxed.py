@@ -10,7 +10,7 @@ from sklearn.svm import LinearSVC, LinearSVR, OneClassSVM
 
 from whence.core.arrays import Doubles
 from whence.errors import InvalidInputError
-from whence.svm import Hinges, OneClass, Solution, Tube, choose_C, solve
+from whence.svm import Hinges, OneClassProblem, Solution, Tube, choose_C, solve
 
 
 def numbers(n: int = 150, d: int = 4, K: int = 1, noise: float = 0.3) -> tuple[Doubles, Doubles]:
@@ -202,7 +202,7 @@ def test_wrong_targets_are_refused(problem: Any, targets: Any, message: str) -> 
 def test_one_class_is_the_nu_machine_with_its_threshold_scaled_to_one(C: float) -> None:
     rng = np.random.default_rng(0)
     X = np.abs(rng.normal(size=(200, 6))) + 0.3
-    found = solve(X, np.ones(200), problem=OneClass, n_classes=1, C=C, bias=False, tol=1e-10)
+    found = solve(X, np.ones(200), problem=OneClassProblem, n_classes=1, C=C, bias=False, tol=1e-10)
     lam = found.lam.toarray()[:, 0]
     assert (lam >= 0).all()
     assert (lam <= C).all()

@@ -79,7 +79,7 @@ def test_labels_are_checked_and_counted() -> None:
 
 
 def test_the_multiclass_machine_stands_for_classes() -> None:
-    problem = Classes.problem.make(np.eye(3), [0, 1, 2], 3, 1.0, False)
+    problem = Classes().problem.make(np.eye(3), [0, 1, 2], 3, 1.0, False)
     assert isinstance(problem, CrammerSinger)
 
 

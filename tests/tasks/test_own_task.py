@@ -25,7 +25,7 @@ from whence.core.arrays import Array, Doubles, Ints, Mask
 from whence.data import Batch, as_training_set
 from whence.errors import InvalidInputError, ModelError, SampleError, StoreError
 from whence.features import FeatureBank, extract
-from whence.features.forward import Forward
+from whence.features.job import Forward
 from whence.methods import Ensemble, get, names
 from whence.project import Project
 from whence.svm import Problem

@@ -14,8 +14,8 @@ from whence.app.terminal import say
 from whence.audit import class_view, coreset, novel_inputs, shared_evidence, wrong_labels
 from whence.audit.access import check_no_documents
 from whence.core import store
-from whence.core.columns import require_parquet
 from whence.core.display import counted, plain_line
+from whence.core.files import require_parquet
 from whence.errors import InvalidInputError
 from whence.features import as_float32, taken
 from whence.project import Project

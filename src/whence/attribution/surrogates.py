@@ -13,7 +13,7 @@ from whence.errors import InvalidInputError
 from whence.surrogate.agreement import Faithfulness
 from whence.surrogate.solving import SolverOptions
 from whence.svm.inputs import check_C
-from whence.svm.solve import check_options
+from whence.svm.solver import check_options
 
 
 class SurrogateMethod(Protocol):

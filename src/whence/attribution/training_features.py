@@ -10,7 +10,7 @@ from whence.core.arrays import Floats
 from whence.core.checks import to_array
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, extract, taken
-from whence.features.unit import unit_rows
+from whence.features.rows import unit_rows
 from whence.surrogate.identity import check_labels, check_training
 from whence.svm.inputs import check_features, squared_norms
 

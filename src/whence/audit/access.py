@@ -16,8 +16,8 @@ from torch import Tensor
 from whence.attribution.base import Capabilities
 from whence.core.arrays import Ints
 from whence.core.checks import shown, to_array
-from whence.core.columns import to_csv, to_pandas, to_parquet
 from whence.core.display import Columns, cell
+from whence.core.files import to_csv, to_pandas, to_parquet
 from whence.errors import InvalidInputError, UnsupportedError
 from whence.model.inputs import check_batch
 from whence.surrogate.surrogate import Surrogate

@@ -14,11 +14,9 @@ from whence.audit.rankings import RANKINGS, Evidence
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_choice, check_count
 from whence.core.display import Columns, displayed
-from whence.core.progress import bar
 from whence.core.ranking import padded
+from whence.features import novelty
 from whence.methods import DualDA
-
-_BLOCK = 1 << 22  # likenesses held at a time
 
 
 @displayed("ranking", "__len__", "among", rows="columns")
@@ -205,17 +203,7 @@ def nearest(features: Floats, rows: Ints, k: int, show_progress: bool = False) -
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
     unit = np.divide(features, lengths, out=np.zeros_like(features), where=lengths > 0)
     width = min(k, len(features) - 1)
-    found = np.full((len(rows), k), -1, dtype=np.int64)
-    if width < 1:
-        return found
-    step = max(1, _BLOCK // len(features))
-    starts = range(0, len(rows), step)
-    quiet = not show_progress or len(starts) < 4
-    for start in bar("Finding neighbours", len(starts), "blocks", parts=starts, show=not quiet):
-        part = rows[start : start + step]
-        alike = unit[part] @ unit.T
-        alike[np.arange(len(part)), part] = -np.inf
-        best = np.argpartition(-alike, width - 1, axis=1)[:, :width]
-        order = np.argsort(-np.take_along_axis(alike, best, axis=1), axis=1, kind="stable")
-        found[start : start + step, :width] = np.take_along_axis(best, order, axis=1)
-    return found
+    places = np.full((len(rows), k), -1, dtype=np.int64)
+    if width > 0:
+        places[:, :width] = novelty.nearest(unit[rows], unit, width, rows, show_progress)[1]
+    return places

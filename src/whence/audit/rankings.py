@@ -10,7 +10,7 @@ from scipy.special import log_softmax, logsumexp
 
 from whence.audit.heldout import Listed, Scores, calibrated, held_out_scores, most_likely, standard
 from whence.core.arrays import Doubles, Floats, Ints
-from whence.features.unit import unit_rows
+from whence.features.rows import unit_rows
 from whence.methods import DualDA
 
 HEAD_SHARE = 2.0

@@ -44,38 +44,20 @@ _NAME = re.compile(r"(?P<kind>.+)-[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing in the cache, as it was when it was listed.
+    """One thing in the cache, as it was when it was listed."""
 
-    Attributes
-    ----------
-    kind : such as "bank" (features of a training set) or "solution" (of the solver on a bank)
-    name : its folder's name
-    title : what it is for, in words
-    parts : the fingerprint it is kept under
-    made : when it was begun, in seconds since 1970
-    bytes : its size on disk
-    complete : False while, or when, it is being filled
-    progress : how far it is filled, as whoever fills it notes that
-    """
-
-    kind: str
-    name: str
-    title: str
-    parts: Parts
-    made: float
-    bytes: int
+    kind: str  # such as "bank" (features of a training set) or "solution" (of the solver on a bank)
+    name: str  # of its folder
+    title: str  # what it is for, in words
+    parts: Parts  # the fingerprint it is kept under
+    made: float  # when it was begun, in seconds since 1970
+    bytes: int  # on disk
     complete: bool = False
-    progress: Mapping[str, Any] = field(default_factory=dict)
+    progress: Mapping[str, Any] = field(default_factory=dict)  # how far it is filled
 
 
 class Cache:
-    """Everything that is kept, in one folder.
-
-    Parameters
-    ----------
-    folder
-        Made when something is first put there.
-    """
+    """Everything that is kept, in one folder, which is made when something is first put there."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = check_path("cache_dir", folder)
@@ -137,19 +119,12 @@ class Slot:
     """The place of one entry, whether or not it is there.
 
     Only ``locked``, ``entry``, ``complete`` and ``why_new`` may be called without the entry's lock.
-
-    Attributes
-    ----------
-    cache : that it is in
-    kind : of the entry
-    parts : its fingerprint
-    path : its folder
     """
 
     cache: Cache
     kind: str
-    parts: Parts
-    path: Path
+    parts: Parts  # its fingerprint
+    path: Path  # its folder
 
     @property
     def entry(self) -> Entry | None:
@@ -198,12 +173,7 @@ class Slot:
     def locked(self, wait: bool = True, say: Say | None = None) -> Iterator[None]:
         """Keep other processes off the entry; the system lifts the lock when a process dies.
 
-        Parameters
-        ----------
-        wait
-            Wait for another process to finish, or raise StoreError.
-        say
-            Called once where there is something to wait for.
+        Wait for another process to finish, once ``say`` was called, or raise StoreError.
         """
         folder = self.cache.make()
         lock = FileLock(folder / f".{self.path.name}.lock", poll_interval=0.1, fallback_to_soft=False)

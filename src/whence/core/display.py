@@ -32,13 +32,8 @@ _CELL = "padding: 0.15em 0.8em; text-align: left; vertical-align: top; max-width
 def displayed(*names: str, rows: str = "") -> Callable[[Kind], Kind]:
     """Make a class whose objects show what they are: ``repr`` is one line, notebooks show a small table.
 
-    Parameters
-    ----------
-    names
-        Attributes to show, methods by what they return; none for all fields of a dataclass or named
-        tuple.
-    rows
-        The method that gives what the table lists, column by column.
+    ``names`` are attributes to show, methods by what they return; none for all fields of a dataclass or named
+    tuple. ``rows`` names the method that returns what the table lists, column by column.
 
     Examples
     --------

@@ -1,15 +1,20 @@
-"""Files that are written whole or not at all, and locks that end with the process that holds them."""
+"""Files that are written whole or not at all, locks that end with their process, and tables as files."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+from whence.core.checks import check_path
+from whence.core.display import Columns, no_formula
+from whence.core.naming import optional_import
 from whence.errors import StoreError
 
 
@@ -19,12 +24,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
     Where ``path`` is a link, what it points to is replaced. A new file has the mode that the umask gives, one
     that is replaced keeps its own. Whatever goes wrong, what was there before is still there. A device or a
-    pipe, which has nothing to keep, is written to directly.
-
-    Raises
-    ------
-    StoreError
-        When the system cannot write the file.
+    pipe, which has nothing to keep, is written to directly. Raises StoreError where the system cannot write.
     """
     target = Path(os.path.realpath(path))
     scratch: Path | None = None
@@ -110,3 +110,55 @@ def _sweep(target: Path) -> None:
         with suppress(OSError), open(scrap, "rb") as file:
             if lock(file.fileno()):
                 scrap.unlink(missing_ok=True)
+
+
+# Tables as columns of plain values: CSV that any program reads, Parquet, a DataFrame
+
+
+def to_csv(columns: Columns, path: str | os.PathLike[str]) -> None:
+    """Write a CSV file; several values stand in one cell, with spaces between.
+
+    A text that begins with =, +, -, @, a tab or a carriage return gets a ' before it: spreadsheets would take
+    it for a formula, and run it.
+    """
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    for row in zip(*columns.values(), strict=True):
+        writer.writerow([_cell(value) for value in row])
+    with replacing(check_path("path", path)) as file:
+        file.write(text.getvalue().encode())
+
+
+def to_parquet(columns: Columns, path: str | os.PathLike[str]) -> None:
+    """Write a Parquet file, lists as lists; needs pyarrow."""
+    pyarrow, parquet = require_parquet()
+    table = pyarrow.table({name: list(values) for name, values in columns.items()})
+    with replacing(check_path("path", path)) as file:
+        parquet.write_table(table, file)
+
+
+def to_pandas(columns: Columns) -> Any:
+    """Return a DataFrame; needs pandas."""
+    with optional_import(
+        "A DataFrame needs pandas, which is not installed. Run pip install pandas, or use to_csv."
+    ):
+        import pandas
+    return pandas.DataFrame({name: list(values) for name, values in columns.items()})
+
+
+def require_parquet() -> tuple[Any, Any]:
+    """Return what writes Parquet, or raise where it is not installed."""
+    with optional_import(
+        "Writing Parquet needs pyarrow, which is not installed. Run pip install pyarrow, or use to_csv."
+    ):
+        import pyarrow
+        from pyarrow import parquet
+    return pyarrow, parquet
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, list):
+        members = [no_formula(member) if isinstance(member, str) else str(member) for member in value]
+        return " ".join(members)
+    return no_formula(value) if isinstance(value, str) else value

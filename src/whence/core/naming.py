@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -23,6 +24,25 @@ def make_named(argument: str, name: str, folder: Path | None = None, **offered: 
         return thing()
     recipe = isinstance(thing, functools.partial) or inspect.isroutine(thing)
     return call_with(thing, folder=folder, **offered) if recipe else thing
+
+
+def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package that imports its names when they are first used.
+
+    They are those that the package imports from its modules for type checkers, below ``if TYPE_CHECKING:``.
+    """
+    tree = ast.parse(inspect.getsource(sys.modules[package]))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    homes = {alias.name: str(node.module) for node in imports for alias in node.names if node.level == 0}
+
+    def load(name: str) -> Any:
+        if not homes.get(name, "").startswith("whence."):
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(homes[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return load, lambda: sorted({*vars(sys.modules[package]), *homes})
 
 
 @contextmanager

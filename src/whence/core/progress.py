@@ -31,18 +31,8 @@ def bar(
 ) -> Any:
     """Make a progress bar of tqdm that says what is done, how long it has taken and how long it will take.
 
-    Parameters
-    ----------
-    what
-        Is done, in words.
-    total, unit, initial
-        How many there are of what, in the plural, and how many are done already.
-    parts
-        To go through; None for a bar that is moved by hand.
-    show
-        Whether it is seen.
-    options
-        Others of tqdm.
+    ``initial`` of ``total`` units are done already. The bar goes through ``parts``, or is moved by hand where
+    they are None; ``options`` are others of tqdm.
     """
     from tqdm.auto import tqdm  # which takes a while to import
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from whence.core.columns import to_pandas, to_parquet
 from whence.core.display import Columns, displayed
+from whence.core.files import to_pandas, to_parquet
 
 _COLUMNS = 1 << 16
 _BLOCK = 1 << 22  # scores held at a time

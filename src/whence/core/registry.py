@@ -19,17 +19,11 @@ class Registry(Generic[T]):
 
     Parameters
     ----------
-    kind
-        What the things are, in the singular and in words, such as "attribution method".
-    accepts
-        Returns whether something is of the kind.
-    name_of
-        Returns the name of a thing; as a rule, its attribute.
-    stands_for
-        Returns the class or function that a thing stands for, and is known by when it is defined again; as a
-        rule, itself.
-    package
-        The modules of which register whence's own things; they are imported when a name is first looked up.
+    kind : what the things are, in the singular and in words, such as "attribution method"
+    accepts : returns whether something is of the kind
+    name_of : returns the name of a thing
+    stands_for : returns the class or function that a thing stands for, and is known by when it is redefined
+    package : its modules register whence's own things, and are imported when a name is first looked up
     """
 
     def __init__(
@@ -77,14 +71,9 @@ class Registry(Generic[T]):
         return isinstance(name, str) and name.casefold() in self._things
 
     def get(self, name: Any, argument: str = "name") -> T:
-        """Return the thing of a name, or the one that ``module:name`` finds.
+        """Return the thing of a name, or the one that ``module:name`` finds, in the working folder too.
 
-        Parameters
-        ----------
-        name
-            Of what is registered, or ``module:name``; modules are looked for in the working folder too.
-        argument
-            What the error calls it.
+        ``argument`` is what the error calls it.
         """
         if name in self:
             return self._things[name.casefold()]
@@ -133,14 +122,10 @@ def register(thing: T) -> T:
     raise InvalidInputError(f"What is registered must be one of: {kinds}. Got {thing!r}.")
 
 
-def import_all(package: str, but: str = "") -> None:
-    """Import every module in a package, so that what they register is found: a file put there is enough.
-
-    ``but`` is left for later.
-    """
+def import_all(package: str) -> None:
+    """Import every module in a package, so that what they register is found: a file put there is enough."""
     for module in walk_packages(import_module(package).__path__, f"{package}."):
-        if module.name != f"{package}.{but}":
-            import_module(module.name)
+        import_module(module.name)
 
 
 def _same(before: Any, thing: Any) -> bool:

@@ -30,16 +30,10 @@ _BEFORE, _AFTER = 28, 14  # tokens shown around a place
 
 
 class Position(NamedTuple):
-    """Where in a corpus a token was learned.
+    """Where in a corpus a token was learned."""
 
-    Attributes
-    ----------
-    document : its number
-    token : its place among the document's tokens
-    """
-
-    document: int
-    token: int
+    document: int  # its number
+    token: int  # the token's place among the document's tokens
 
 
 @displayed("n_documents", "__len__", "length")
@@ -105,7 +99,7 @@ class Corpus(Dataset[Any]):
         self.labels = self._tokens[self._starts[self.document] + self.place].astype(np.int64)
 
     def _read(self, parts: list[tuple[str, str]]) -> tuple[list[Ints], list[Mask]]:
-        """Return corpus document's tokens, and which of them were learned."""
+        """Return each document's tokens, and which of them were learned."""
         tokens, learned = [], []
         for prompt, text in parts:
             ids, first = self.prompts.continued(prompt, text) if prompt else (self.prompts.tokens(text), 0)
@@ -130,14 +124,8 @@ class Corpus(Dataset[Any]):
         """Return the corpus with only a share of its places: those with the least likely next tokens.
 
         What is left out is context still, but no sample. Losses of the model *before* it was tuned keep what
-        tuning had to teach; those of the tuned model would leave out what it learned best.
-
-        Parameters
-        ----------
-        losses
-            One per sample, such as ``whence.model.token_losses(model, corpus)`` gives.
-        share
-            Of the samples that stay, above 0 and up to 1.
+        tuning had to teach; those of the tuned model would leave out what it learned best. There is one per
+        sample, as of ``whence.model.token_losses(model, corpus)``. ``share`` is above 0 and up to 1.
         """
         share, given = check_share("share", share, whole=True), real_array("losses", losses)
         check_shape("losses", given, (len(self),), "be one number per sample, ")
@@ -212,7 +200,7 @@ class Corpus(Dataset[Any]):
         return line if len(line) <= 80 else f"{line[:79].rstrip()}…"
 
     def firsts(self) -> Ints:
-        """Return for corpus document (documents,) the first that has the same text, mostly itself."""
+        """Return for each document (documents,) the first that has the same text, mostly itself."""
         seen: dict[str, int] = {}
         return np.array([seen.setdefault(text, i) for i, text in enumerate(self._texts)], np.int64)
 
@@ -264,12 +252,7 @@ def _parts(number: int, document: Any) -> tuple[str, str]:
 
 
 class Around(NamedTuple):
-    """A place of a document with the words around it.
-
-    Attributes
-    ----------
-    before, token, after : the text of each, blanks included; … where it is cut
-    """
+    """A place of a document with the words around it, blanks included; … where they are cut."""
 
     before: str
     token: str

@@ -166,21 +166,13 @@ def _warn_if_random(samples: TrainingSet) -> None:
 
 @dataclass(frozen=True, eq=False)
 class NewSamples:
-    """Samples of a data set in its own order, read when they are asked for; their labels are left aside.
+    """Samples of a data set in its own order, read when they are asked for; their labels are left aside."""
 
-    Attributes
-    ----------
-    source : gives samples by index
-    places : of the samples there
-    collate_fn : makes a batch of a list of samples; None leaves it to whoever takes them
-    """
-
-    source: Any
-    places: range
-    collate_fn: Callable[[list[Any]], Any] | None = None
+    source: Any  # gives samples by index
+    places: range  # of the samples there
+    collate_fn: Callable[[list[Any]], Any] | None = None  # None leaves it to whoever takes them
 
     def __len__(self) -> int:
-        """Return the number of samples."""
         return len(self.places)
 
     def __getitem__(self, rows: slice) -> Self:

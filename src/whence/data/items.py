@@ -76,7 +76,7 @@ class Prepare:
     collate_fn : makes a batch of a list of samples, as in a DataLoader; None stacks them
     preprocess : makes the model's inputs of a batch of inputs. It gets tensors where the samples' inputs
         stack, lists where they do not (texts, images), and a dict of these where samples have named parts.
-        A tokenizer or an image processor of transformers is called as usual.
+        A tokenizer or an image processor of transformers is called as it expects.
     tokenizer : of transformers, by which tokens are shown as text; None looks for it in the other two
     """
 

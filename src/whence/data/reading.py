@@ -63,16 +63,11 @@ _Read = tuple[list[int], Any, list[tuple[int, _Failure]]]
 
 
 @dataclass(frozen=True)
-class Reading(Dataset[_Read]):
-    """Reads samples of a map-style dataset.
+class Reader(Dataset[_Read]):
+    """Reads samples of a map-style dataset, whose errors are of type SampleError.
 
-    Attributes
-    ----------
-    samples : the dataset, whose errors are of type SampleError
-    collate : makes inputs and labels of samples
-    workers : that read batches ahead
-    on_error : "skip" passes over samples that cannot be read; None and "raise" raise SampleError, which for
-        "raise" names the other choice
+    For ``on_error="skip"`` it passes over samples that cannot be read; for None and "raise" it raises
+    SampleError, which for "raise" names the other choice.
     """
 
     samples: Any

@@ -77,12 +77,7 @@ def _is_kept(thing: Any) -> bool:
 
 @dataclass(frozen=True)
 class Prompts:
-    """Makes the model's inputs of texts, or of tokens that were made of them: a batch, padded on the right.
-
-    Attributes
-    ----------
-    tokenizer : of transformers
-    """
+    """Makes the model's inputs of texts, or of the tokens of texts: a batch, padded on the right."""
 
     tokenizer: Any
 

@@ -20,7 +20,7 @@ from whence.core.naming import name_errors
 from whence.core.progress import bar
 from whence.data.corpus import Corpus
 from whence.data.items import LABEL_NAMES, Prepare, as_fields, is_array, split
-from whence.data.reading import Batch, OnError, Reading, Workers
+from whence.data.reading import Batch, OnError, Reader, Workers
 from whence.data.sources import Columns, ImageFolder, Joined, Stream, as_source, data_names, listed_labels
 from whence.errors import InvalidInputError, SampleError
 from whence.tasks import Task, find_task
@@ -118,7 +118,6 @@ class TrainingSet(Dataset[Any]):
         return whole and ready and not self.marks
 
     def __len__(self) -> int:
-        """Return the number of samples."""
         return len(self.source) if self.places is None else len(self.places)
 
     def __getitem__(self, index: int) -> Any:
@@ -264,8 +263,8 @@ class TrainingSet(Dataset[Any]):
         return {**_labels_print(labels), "data items": f"all {digest.hexdigest()}", **code}
 
     @property
-    def _reading(self) -> Reading:
-        return Reading(self, self._collate, self.workers, self.on_error)
+    def _reading(self) -> Reader:
+        return Reader(self, self._collate, self.workers, self.on_error)
 
     def _collate(self, items: list[Any], indices: list[int]) -> tuple[Any, Array]:
         """Make the model's inputs and labels (B, …) of samples."""

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import sys
 import traceback
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any, ClassVar, Self
 
 from whence.core import progress
 from whence.core.checks import check_callable, check_count, check_is, shown
 from whence.core.machine import thread_pools
 from whence.core.registry import Registry
-from whence.errors import InvalidInputError, WorkerError
+from whence.errors import InvalidInputError, WhenceError, WorkerError
 
 Piece = Callable[[Any], Any]
 """A function of one item, which must depend on nothing else: a seed is part of the item."""
@@ -173,7 +177,7 @@ def current() -> Engine:
 
 @contextmanager
 def using(engine: str | Engine | None) -> Iterator[None]:
-    """Make an engine the default for all work that is begun inside; None leaves it as it is.
+    """Make an engine the default for all work that is begun inside; None changes nothing.
 
     Examples
     --------
@@ -235,12 +239,8 @@ def results(
 ) -> list[Any]:
     """Run a function on items and return its results in their order; raise the first error, and end the rest.
 
-    Parameters
-    ----------
-    function, items, engine, threads
-        As for ``run``.
-    title, unit
-        Of the progress bar; None for the title shows none.
+    The parameters are those of ``run``, and ``title`` and ``unit`` of the progress bar; without a title there
+    is none.
 
     Examples
     --------
@@ -301,3 +301,77 @@ def _error_of(outcome: Outcome, items: list[Any]) -> BaseException:
     if error.__traceback__ is None and outcome.details is not None:
         error.add_note(outcome.details)
     return error
+
+
+# What goes between this process and others: pieces of work, their outcomes, and the warnings they made.
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a process needs to be like this one."""
+
+    threads: int | None  # of a piece
+    with_torch: bool  # whether torch is imported, without which ``threads`` does not reach it
+    path: tuple[str, ...]  # where modules are looked for
+    folder: str  # where relative paths begin
+
+    @classmethod
+    def here(cls, threads: int | None) -> Self:
+        """Describe this process."""
+        return cls(threads, "torch" in sys.modules, tuple(sys.path), os.getcwd())
+
+    def import_torch(self) -> None:
+        """Have torch where it is there: a piece that imports it later would have other threads than here."""
+        if self.with_torch:
+            import_module("torch")
+
+
+def sendable(name: str, value: Any) -> bytes:
+    """Pickle an argument, or raise with its name."""
+    from cloudpickle import dumps
+
+    try:
+        return dumps(value)  # type: ignore[no-any-return]
+    except Exception as error:  # whatever an object's own __reduce__ raises
+        raise unsendable(name, error) from error
+
+
+def unsendable(name: str, error: Exception) -> InvalidInputError:
+    """Return the error of an argument that cannot be pickled."""
+    return InvalidInputError(
+        f"'{name}' must be sendable to other processes, with all in it, as model and data: {error}. "
+        'Leave out what cannot be, such as open files and locks, or use engine="local".'
+    )
+
+
+def answer(piece: Piece, item: Any) -> bytes:
+    """Run a piece and return its outcome and its warnings, pickled."""
+    from cloudpickle import dumps
+
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("default")
+        outcome = attempt(piece, 0, item)
+    warned = [(str(each.message), each.category, each.filename, each.lineno) for each in heard]
+    try:
+        if outcome.error is not None:
+            pickle.loads(dumps(outcome.error))
+        return dumps((outcome, warned))  # type: ignore[no-any-return]
+    except Exception as error:  # a value that cannot be sent, or an error that cannot be made again
+        why = outcome.error or error
+        line = WhenceError(f"{type(why).__name__}: {why}")
+        return pickle.dumps((Outcome(0, error=line, details=outcome.details), warned))
+
+
+def answered(answer: bytes, place: int) -> Outcome:
+    """Read an answer, and warn here of what the piece was warned of.
+
+    A warning that is made an error is the piece's error.
+    """
+    done, warned = pickle.loads(answer)
+    outcome: Outcome = replace(done, place=place)
+    for warning in warned:
+        try:
+            warnings.warn_explicit(*warning)
+        except Warning as error:
+            outcome = replace(outcome, value=None, error=outcome.error or error)
+    return outcome

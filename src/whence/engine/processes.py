@@ -14,8 +14,17 @@ from multiprocessing.util import Finalize
 from typing import Any
 
 from whence.core.checks import check_count
-from whence.engine.answers import Surroundings, answer, answered, sendable
-from whence.engine.base import ENGINES, Engine, Outcome, Piece, limited
+from whence.engine.base import (
+    ENGINES,
+    Engine,
+    Outcome,
+    Piece,
+    Surroundings,
+    answer,
+    answered,
+    limited,
+    sendable,
+)
 from whence.errors import WorkerError
 
 

@@ -13,8 +13,19 @@ from typing import Any
 
 from whence.core.checks import check_count, check_is, check_number
 from whence.core.naming import optional_import
-from whence.engine.answers import Surroundings, answer, answered, sendable, unsendable
-from whence.engine.base import ENGINES, Engine, Group, Outcome, Piece, limited
+from whence.engine.base import (
+    ENGINES,
+    Engine,
+    Group,
+    Outcome,
+    Piece,
+    Surroundings,
+    answer,
+    answered,
+    limited,
+    sendable,
+    unsendable,
+)
 from whence.errors import InvalidInputError, LostError, WorkerError
 
 RETRIES = 3

@@ -20,8 +20,7 @@ from whence.core.machine import BATCH_SIZE, REMEDY, bfloat16_works
 from whence.data import OnError, TrainingSet, as_training_set
 from whence.errors import InvalidInputError
 from whence.features.bank import FeatureBank
-from whence.features.forward import Forward
-from whence.features.job import Job, cached
+from whence.features.job import Forward, Job, cached
 from whence.features.rows import stacked
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor, find_head

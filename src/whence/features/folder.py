@@ -21,7 +21,7 @@ KIND = "bank"
 
 
 @dataclass(frozen=True)
-class Progress:
+class BankProgress:
     """How far a bank is sound: samples that are done, and the running CRC-32 of their features and labels."""
 
     samples: int = 0
@@ -33,17 +33,8 @@ class Folder:
 
     Opening it checks these rows, byte by byte, and drops what lies behind them.
 
-    Parameters
-    ----------
-    slot
-        Of the bank; its entry is begun.
-    features, labels
-        No rows, but of the shape and dtype of those to come.
-
-    Raises
-    ------
-    StoreError
-        When the files are not what the entry says.
+    The slot's entry is begun. ``features`` and ``labels`` have no rows, but the shape and dtype of those to
+    come. Files that are not what the entry says raise StoreError.
     """
 
     def __init__(self, slot: Slot, features: Rows, labels: Array) -> None:
@@ -51,7 +42,7 @@ class Folder:
         if entry is None:
             raise StoreError(f"{slot.path} does not say what it is for.")
         self.slot, self.complete = slot, entry.complete
-        self.progress = contents.manifest(Progress, entry.progress)
+        self.progress = contents.manifest(BankProgress, entry.progress)
         self.files: list[InFile] = []
         try:
             with full_disk(slot.path):
@@ -70,7 +61,7 @@ class Folder:
             file.append(rows)
             sums.append(zlib.crc32(as_bytes(rows), value))
         # All at once, so that it is right whatever ends this function.
-        self.progress = Progress(was.samples + len(labels), (sums[0], sums[1]))
+        self.progress = BankProgress(was.samples + len(labels), (sums[0], sums[1]))
 
     def mapped(self) -> tuple[Rows, Array]:
         """Map the features and labels there are."""
@@ -128,18 +119,12 @@ class Folder:
 
 @dataclass(frozen=True)
 class BankPlace:
-    """A bank by its name in a cache and the checksum of its rows.
-
-    Attributes
-    ----------
-    name : of its folder, which is made of the fingerprint of everything that the features depend on
-    checksum : of features and labels
-    """
+    """A bank by its name in a cache and the checksum of its rows."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}  # of a file that has another field
 
-    name: str
-    checksum: str
+    name: str  # of its folder, made of the fingerprint of everything that the features depend on
+    checksum: str  # of features and labels
 
     @classmethod
     def of(cls, bank: FeatureBank) -> Self | None:
@@ -154,7 +139,7 @@ class BankPlace:
             raise StoreError(
                 f"The support vectors' features are not in the file: it names the bank {self.name} of a "
                 "cache. Pass 'cache_dir', the folder that the fit was given; commands take it from the "
-                "configuration beside the file, with --trust."
+                "configuration next to the file, with --trust."
             )
         if os.path.basename(self.name) != self.name:
             raise contents.refused(f"the bank's name must be that of a folder, and is {self.name!r}")

@@ -17,8 +17,10 @@ from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
-from whence.core.arrays import Mask
+from whence.core.arrays import Doubles, Mask
 from whence.core.checks import check_that, to_array
 from whence.core.machine import free_memory
 from whence.errors import StoreError
@@ -50,12 +52,8 @@ class InMemory:
 class InFile:
     """Rows in a .npy file, of which the first ``count`` are kept.
 
-    Parameters
-    ----------
-    file : opened for reading and writing, unbuffered
-    tail : the shape of a row
-    dtype : of the file
-    count : rows to keep; what lies after them is written over
+    ``file`` is opened for reading and writing, unbuffered; ``tail`` is the shape of a row. What lies after
+    the rows to keep is written over.
     """
 
     def __init__(self, file: IO[bytes], tail: tuple[int, ...], dtype: npt.DTypeLike, count: int = 0) -> None:
@@ -143,7 +141,7 @@ def mapped(rows: Rows) -> bool:
 
 
 def as_float32(features: Rows) -> Rows:
-    """Widen float16 rows, which the solver does not read; other rows come back as they are."""
+    """Widen float16 rows, which the solver does not read; other rows come back unchanged."""
     given: Any = features
     if not isinstance(given, np.ndarray):  # of which a memory map stays one
         features = to_array("features", features)
@@ -214,3 +212,39 @@ def crc(array: npt.NDArray[Any]) -> int:
 def as_bytes(array: npt.NDArray[Any]) -> memoryview:
     """Return an array's bytes, without a copy where they lie in order."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+# At unit length: every row divided by its Euclidean length, and rows of zeros unchanged
+
+
+def lengths(features: Tensor) -> Tensor:
+    """Return the Euclidean length of each row (n, d), (n, 1) in float64; of a row of zeros 1.
+
+    Examples
+    --------
+    >>> lengths(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))[:, 0].tolist()
+    [5.0, 1.0]
+    """
+    rows = features.double()
+    # By the largest entry first: squares of very small or large ones would leave float64.
+    largest = rows.abs().amax(1, keepdim=True)
+    largest = largest.where(largest > 0, 1.0)
+    norms: Tensor = largest * torch.linalg.vector_norm(rows / largest, dim=1, keepdim=True)
+    return norms.where(norms > 0, 1.0)
+
+
+def at_unit_length(features: Tensor) -> Tensor:
+    """Divide each row (n, d) by its length, in float64; rows come back in the precision that they had."""
+    return (features.double() / lengths(features)).to(features.dtype)
+
+
+def unit_rows(features: Rows) -> Rows:
+    """Return all rows (N, d) at unit length: in memory, or in a temporary file where there is no room."""
+    parts = (at_unit_length(torch.from_numpy(np.array(block))).numpy() for block in blocks(features))
+    return together(parts, len(features), features.shape[1], features.dtype)
+
+
+def row_lengths(features: Rows) -> Doubles:
+    """Return the Euclidean length of each row, (N,); of a row of zeros 1."""
+    parts = [lengths(torch.from_numpy(np.array(block))).numpy()[:, 0] for block in blocks(features)]
+    return np.concatenate(parts) if parts else np.zeros(0)

@@ -28,14 +28,7 @@ from whence.tasks import Task
 class Classifier:
     """A trained classifier as it was when fitted: features, and a last linear layer W f(x) + b.
 
-    Parameters
-    ----------
-    head
-        The last layer.
-    bound
-        The model itself; None where only its features are known.
-    batch_size
-        Inputs per forward pass.
+    ``bound`` is the model itself; None where only its features are known.
 
     Attributes
     ----------
@@ -102,7 +95,6 @@ class Batches:
     labels: Tensor
 
     def __len__(self) -> int:
-        """Return the number M of samples."""
         return len(self.labels)
 
     def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
@@ -123,7 +115,7 @@ class Batches:
 
 
 class Training:
-    """The training set beside a classifier, in the user's sample order.
+    """The training set next to a classifier, in the user's sample order.
 
     Attributes
     ----------

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from whence.attribution.base import METHODS, Attributor, Capabilities, get, names
+from whence.core.naming import lazy_names
 from whence.core.ranking import Ranked, TopK
 
 if TYPE_CHECKING:
@@ -57,36 +57,7 @@ __all__ = [
     "names",
 ]
 
-_PLACES = {
-    "Arnoldi": "whence.methods.arnoldi",
-    "DualDA": "whence.methods.dualda",
-    "EKFAC": "whence.methods.ekfac",
-    "Effects": "whence.methods.effects",
-    "Ensemble": "whence.methods.ensemble",
-    "GradCos": "whence.methods.graddot",
-    "GradDot": "whence.methods.graddot",
-    "GradientBank": "whence.gradients.bank",
-    "HingeRP": "whence.methods.hingerp",
-    "Influence": "whence.methods.influence",
-    "LiSSA": "whence.methods.lissa",
-    "OneClass": "whence.methods.one_class",
-    "RandomAttributor": "whence.methods.random",
-    "Representer": "whence.methods.representer",
-    "Similarity": "whence.methods.similarity",
-    "TRAK": "whence.methods.trak",
-    "TracIn": "whence.methods.tracin",
-}
-"""The modules of the public names, which are imported when they are asked for."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module 'whence.methods' has no attribute {name!r}")
-    return getattr(import_module(_PLACES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__)
 
 
 def load(

@@ -22,7 +22,7 @@ from whence.core.progress import bar
 from whence.errors import InvalidInputError
 from whence.features.training import Classifier, Training
 from whence.surrogate.scores import Expansion, Vectors
-from whence.svm import OneClass as Problem
+from whence.svm import OneClassProblem as Problem
 from whence.svm import Solution, solve
 from whence.tasks import Task
 

@@ -24,8 +24,7 @@ from whence.features import extract
 from whence.methods import Attributor
 from whence.model.inputs import check_device
 from whence.model.modules import class_names
-from whence.tasks import Task, Tokens
-from whence.tasks.task import TASKS
+from whence.tasks import TASKS, Task, Tokens
 
 SUFFIX = ".json"
 """What the name of a configuration has in addition to that of the explainer."""

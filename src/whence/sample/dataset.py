@@ -21,21 +21,13 @@ from whence.core.checks import check_count
 from whence.errors import InvalidInputError
 
 CLASS_NAMES = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
 )
 
 
 @dataclass(frozen=True)
-class Sample:
+class EmbeddedData:
     """The embedded data set.
 
     Attributes
@@ -52,13 +44,10 @@ class Sample:
     class_names: tuple[str, ...]
 
 
-def load(n_train: int = 5_000, n_test: int = 1_000) -> Sample:
+def load(n_train: int = 5_000, n_test: int = 1_000) -> EmbeddedData:
     """Load the embedded Fashion-MNIST sample: 5,000 training and 1,000 test images, 10 classes.
 
-    Parameters
-    ----------
-    n_train, n_test
-        Take only the first so many. The classes are mixed in both.
+    ``n_train`` and ``n_test`` take only the first so many; the classes are mixed in both.
 
     Examples
     --------
@@ -68,7 +57,7 @@ def load(n_train: int = 5_000, n_test: int = 1_000) -> Sample:
     ((2000, 1, 28, 28), 'Ankle boot')
     """
     n_train, n_test = check_count("n_train", n_train, most=5_000), check_count("n_test", n_test, most=1_000)
-    return Sample(
+    return EmbeddedData(
         train_images=_images("train-images-idx3-ubyte.gz")[:n_train],
         train_labels=_labels("train-labels-idx1-ubyte.gz")[:n_train],
         test_images=_images("t10k-images-idx3-ubyte.gz")[:n_test],
@@ -81,14 +70,7 @@ def parse_idx(content: bytes, name: str) -> NDArray[np.uint8]:
     """Read the content of an IDX file of bytes.
 
     The format: two zero bytes, the element type (8: unsigned byte), the number of axes, one big-endian 32-bit
-    length per axis, then the elements.
-
-    Parameters
-    ----------
-    content : bytes
-        The uncompressed file.
-    name : str
-        What to call the file in an error.
+    length per axis, then the elements. ``name`` is what an error calls the file.
     """
     rank = content[3] if content[:3] == b"\x00\x00\x08" and len(content) > 3 else 0
     header = 4 + 4 * rank

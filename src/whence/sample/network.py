@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from whence.core.checks import check_that
 from whence.core.progress import bar
 from whence.engine import limited
-from whence.sample.dataset import CLASS_NAMES, Sample, load
+from whence.sample.dataset import CLASS_NAMES, EmbeddedData, load
 
 EPOCHS = 12
 BATCH_SIZE = 64
@@ -48,7 +48,7 @@ class SmallCNN(nn.Module):
 
 
 def train(
-    seed: int = 0, *, data: Sample | None = None, epochs: int = EPOCHS, show_progress: bool = True
+    seed: int = 0, *, data: EmbeddedData | None = None, epochs: int = EPOCHS, show_progress: bool = True
 ) -> SmallCNN:
     """Train a ``SmallCNN`` on the embedded training images; about 88 % right on the test images.
 
@@ -61,8 +61,6 @@ def train(
         by ``dataclasses.replace(data, train_labels=…)``.
     epochs
         Passes over the training images.
-    show_progress
-        Whether to show a progress bar.
 
     Returns
     -------

@@ -11,7 +11,7 @@ from torch import Tensor
 from whence.core.arrays import Array, Doubles, Floats, Ints, Mask
 from whence.core.display import displayed
 from whence.errors import AgreementWarning, DataWarning, warn
-from whence.features.unit import row_lengths, unit_rows
+from whence.features.rows import row_lengths, unit_rows
 from whence.model.heads import Head
 from whence.svm import held_back
 from whence.svm.likeness import judged, mean_cosine

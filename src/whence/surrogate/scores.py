@@ -13,8 +13,7 @@ from torch import Tensor
 
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.ranking import Ranked, merged, rank
-from whence.features.rows import fits, mapped
-from whence.features.unit import at_unit_length, lengths
+from whence.features.rows import at_unit_length, fits, lengths, mapped
 
 _ERROR = 1e-4  # of a sum of scores, beside margins of 1: above it float32 gives way to float64
 _BLOCK = 1 << 22  # scores computed at a time: scratch memory stays small whatever the number of tests

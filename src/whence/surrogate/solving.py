@@ -19,7 +19,7 @@ from whence.core.cache import Cache, Slot
 from whence.core.progress import gap_bar
 from whence.errors import StoreError
 from whence.features import FeatureBank, taken, teller
-from whence.features.unit import row_lengths, unit_rows
+from whence.features.rows import row_lengths, unit_rows
 from whence.model.heads import Head
 from whence.surrogate.shards import solver
 from whence.svm import CChoice, choose_C
@@ -106,7 +106,7 @@ class SurrogateSolver(ABC):
         options["normalise"] = own.normalise
         parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
         parts |= {name: str(value) for name, value in options.items()}
-        solver = fingerprint.source("whence.svm", "whence.surrogate.solving", "whence.features.unit")
+        solver = fingerprint.source("whence.svm", "whence.surrogate.solving", "whence.features.rows")
         parts |= fingerprint.anatomy(self.task.problem, "problem")
         parts |= {name: str(value) for name, value in self.task.saved.items()}
         parts["code the solver"] = f"source {solver}"

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from whence.svm.boxed import Boxed, EpsilonInsensitive, Hinges, OneClass, Tube
-from whence.svm.crammer_singer import CrammerSinger
-from whence.svm.path import CChoice, PathPoint, choose_C, held_back, solve_path
-from whence.svm.problem import Makes, Problem
-from whence.svm.sharded import solve_shards
-from whence.svm.solve import Solution, solve
+from whence.core.naming import lazy_names
 
 if TYPE_CHECKING:
+    from whence.svm.boxed.problem import Boxed, EpsilonInsensitive, Hinges, OneClassProblem, Tube
+    from whence.svm.crammer_singer.problem import CrammerSinger
     from whence.svm.estimator import CrammerSingerSVC
+    from whence.svm.path import CChoice, PathPoint, choose_C, held_back, solve_path
+    from whence.svm.problem import Makes, Problem
+    from whence.svm.sharded import solve_shards
+    from whence.svm.solver import Solution, solve
 
 __all__ = [
     "Boxed",
@@ -22,7 +23,7 @@ __all__ = [
     "EpsilonInsensitive",
     "Hinges",
     "Makes",
-    "OneClass",
+    "OneClassProblem",
     "PathPoint",
     "Problem",
     "Solution",
@@ -34,11 +35,5 @@ __all__ = [
     "solve_shards",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import the estimator when it is asked for: scikit-learn takes a while."""
-    if name == "CrammerSingerSVC":
-        from whence.svm.estimator import CrammerSingerSVC
-
-        return CrammerSingerSVC
-    raise AttributeError(f"module 'whence.svm' has no attribute {name!r}")
+# Compiled loops and scikit-learn take long to import, and most modules need a check or a type only.
+__getattr__, __dir__ = lazy_names(__name__)

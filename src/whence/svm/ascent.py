@@ -401,7 +401,7 @@ class Ascent:
         search goes over to that one.
         """
         self._settle(C)
-        self.kept = self.kept.averaged(self.copies)  # W and the dual value stay as they are
+        self.kept = self.kept.averaged(self.copies)  # W and the dual value do not change
         certificate = self._certify()
         a = _without_loss(certificate.margin)
         if certificate.gap <= tol or np.isinf(a) or a * self.least_C() > self.problem.C:

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from whence.core.arrays import Array, Doubles, Ints
-from whence.svm.solve import solve
+from whence.svm.solver import solve
 
 
 class CrammerSingerSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]

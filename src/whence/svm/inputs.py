@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from whence.core.arrays import Doubles, Floats, Ints
-from whence.core.checks import check_count, check_positive, real_array, shown
+from whence.core.checks import as_int64, check_count, check_positive, real_array, shown, to_array
 from whence.errors import InvalidInputError
-from whence.svm import loops
 
 MOST_OUTPUTS = 1 << 20
+_UNNAMED = 1000  # classes that labels may speak of without a sample for each
 _LARGEST = 1e100  # of what is squared on the way
 
 
@@ -62,6 +62,45 @@ def check_features(features: npt.ArrayLike) -> Floats:
     elif X.dtype not in (np.float32, np.float64) or not X.dtype.isnative:
         X = X.astype(np.float64)
     return np.ascontiguousarray(X)
+
+
+def check_labels(labels: npt.ArrayLike, n: int) -> Ints:
+    """Return labels as an int64 vector with one entry per sample, or raise."""
+    y = to_array("labels", labels)
+    if y.shape != (n,):
+        raise InvalidInputError(f"'labels' must have shape ({n},), one label per row. Got {y.shape}.")
+    if y.dtype.kind not in "iu":
+        raise InvalidInputError(
+            f"'labels' must be integers in [0, n_classes). Got dtype {y.dtype}. "
+            "Map class names to 0 … K−1 first."
+        )
+    if y.min() < 0:
+        i = int(np.argmax(y < 0))
+        raise InvalidInputError(f"'labels' must not be negative. Got {y[i]} at index {i}.")
+    return as_int64("labels", y)
+
+
+def check_n_classes(n_classes: int | None, labels: Ints) -> int:
+    """Return the number of classes, read off the labels when None, or raise."""
+    top = int(labels.argmax())
+    if n_classes is None:
+        K = int(labels[top]) + 1
+        if K < 2:
+            raise InvalidInputError(
+                f"'n_classes' must be an integer of at least 2. Got {K} from the labels; pass n_classes, or "
+                "task=Classes(n_classes) with features, when some classes are absent."
+            )
+        if max(_UNNAMED, len(labels)) < K:  # a mistake, which would cost the memory of a million classes
+            raise InvalidInputError(
+                f"'labels' must be classes 0 … K−1. Got {labels[top]} at index {top}: {K:,} classes for "
+                f"{len(labels):,} samples. Map the labels to 0 … K−1, or pass n_classes, or "
+                "task=Classes(n_classes) with features."
+            )
+        return K
+    K = check_count("n_classes", n_classes, 2, MOST_OUTPUTS)
+    if labels[top] >= K:
+        raise InvalidInputError(f"'labels' must be below n_classes = {K}. Got {labels[top]} at index {top}.")
+    return K
 
 
 def check_head(
@@ -122,6 +161,8 @@ def check_sizes(X: Floats, C: float, bias: bool | float) -> tuple[float, float, 
 
 def squared_norms(X: Floats) -> Doubles:
     """‖f_i‖² in float64; raises on NaN, infinity and overflow."""
+    from whence.svm import loops  # compiled, which takes long to import
+
     norms = np.empty(len(X))
     loops.squared_norms(X, norms)
     finite = np.isfinite(norms)

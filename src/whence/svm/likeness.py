@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import rankdata
 
 from whence.core.arrays import Doubles, Floats, Ints
 
@@ -17,6 +16,11 @@ HeadLayer = tuple[Floats, Floats | None]
 """A model's last layer: weight (K, d), and bias (K,) or None."""
 Judge = Callable[[Doubles], tuple[float, float | None]]
 """Compares W (K, d[+1]), the bias last, with a model's head: agreement and likeness."""
+
+# What ``Problem.compare`` measures, by what samples are labelled with: agreement and likeness.
+CLASSES = "agreement", "logit cosine"
+LABELS = "agreement", "logit correlation"
+NUMBERS = "R²", "rank correlation"
 
 _BYTES = 1 << 24  # of the outputs held at a time
 _JUDGED_BYTES = 1 << 26  # of the logits of a head of very many classes
@@ -100,6 +104,8 @@ def correlation(a: Floats, b: Floats) -> float:
 
 def rank_correlation(a: Floats, b: Floats) -> float:
     """Spearman's correlation of two arrays' columns (n, K), a mean over columns; 0 where one is constant."""
+    from scipy.stats import rankdata  # takes long to import
+
     return correlation(rankdata(a, axis=0), rankdata(b, axis=0))
 
 

@@ -20,10 +20,8 @@ _MAX_STEPS = 40  # Newton steps within one proximal step
 _ENOUGH_STEPS = 25  # after which the other samples are looked at again
 _ACCURACY = 0.1  # of a Newton step, and of a line search
 _FINAL_ACCURACY = 1e-2  # of a Newton step when only W − W(a) is left to close
-_STEEP_START, _STEEPEST = (
-    1e4,
-    1e7,
-)  # σ next to its first value; further, a⁰ + σ g has lost a⁰'s digits
+# σ next to its first value; further, a⁰ + σ g has lost a⁰'s digits
+_STEEP_START, _STEEPEST = 1e4, 1e7
 _SHARPNESS = 1.5  # change of g that the first σ turns into a typical λ
 
 
@@ -32,16 +30,11 @@ class Phase:
 
     Parameters
     ----------
-    rows
-        The samples and outputs that may move.
-    alpha : (P,)
-        Their coefficients.
-    dual_W : (U, D)
-        Σ λ_i f_iᵀ over all samples, of the outputs in use.
-    W : (U, D)
-        The primal point to start from.
-    sigma
-        The σ to begin with, unless the typical first one is larger.
+    rows : the samples and outputs that may move
+    alpha : (P,) their coefficients
+    dual_W : (U, D) Σ λ_i f_iᵀ over all samples, of the outputs in use
+    W : (U, D) the primal point to start from
+    sigma : the σ to begin with, unless the typical first one is larger
     """
 
     def __init__(self, rows: Rows, alpha: Doubles, dual_W: Doubles, W: Doubles, sigma: float) -> None:

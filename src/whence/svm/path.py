@@ -15,17 +15,17 @@ from whence.core.checks import check_count, check_flag, shown, to_array
 from whence.core.display import Columns, displayed
 from whence.core.progress import bar
 from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError, warn
-from whence.svm.crammer_singer import CrammerSinger
+from whence.svm.crammer_singer.problem import CrammerSinger
 from whence.svm.inputs import check_C, check_features, check_head, check_lengths, spread
 from whence.svm.problem import Makes, Problem
-from whence.svm.solve import Solution, check_options, solve
+from whence.svm.solver import Solution, check_options, solve
 
 # κ below 1 leaves every margin unreached: all samples are support vectors at their bound and W only gets
 # longer with C. By 1e6 separable features have reached their hard margin, and others hardly get sparser.
 # Half a decade is as fine as the agreement can tell apart on a few thousand rows.
 _KAPPAS = tuple(10.0 ** (e / 2) for e in range(13))
 # Every C is solved to the next of these gaps until agreement and cosine no longer move: most are done at the
-# second, and features that hardly differ need the last. No limit of time stands beside them, so that no clock
+# second, and features that hardly differ need the last. There is no limit of time, so that no clock
 # has a say in the choice.
 _TOLS = (1e-5, 1e-6, 1e-7, 1e-8)
 _MANY, _ROUGH = 1_000, (1e-3, 1e-4)  # with more outputs, where gaps cost most, rougher ones come first
@@ -41,18 +41,8 @@ def solve_path(
 ) -> list[Solution]:
     """Solve for several C, from small to large, each starting from the solution before.
 
-    Parameters
-    ----------
-    features, labels
-        As for ``solve``: (N, d) and (N,).
-    Cs
-        The values of C, in any order.
-    **options
-        Passed to ``solve``.
-
-    Returns
-    -------
-    list of Solution, in the order of ``Cs``.
+    ``features``, ``labels`` and ``options`` are those of ``solve``. ``Cs`` come in any order, solutions in
+    the same.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.svm import loops
-from whence.svm.likeness import HeadLayer, Judge, judged
+from whence.svm.likeness import CLASSES, HeadLayer, Judge, judged
 from whence.svm.pairs import Kept, Pairs
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Problem(ABC):
     squared_norms : (N,) float64, ‖f_i‖² with the constant counted in
     """
 
-    measures: ClassVar[tuple[str, str]] = "agreement", "logit cosine"
+    measures: ClassVar[tuple[str, str]] = CLASSES
     """What ``compare`` measures."""
 
     judges: ClassVar[tuple[str, str]] = "the model's classes", "the labels"

@@ -22,11 +22,11 @@ from scipy.sparse import csr_array, vstack
 from whence.core.arrays import Array, Doubles, Floats, Ints
 from whence.core.machine import free_memory, thread_pools
 from whence.errors import ConvergenceWarning, InvalidInputError, LostError, WorkerError
-from whence.svm.crammer_singer import CrammerSinger
+from whence.svm.crammer_singer.problem import CrammerSinger
 from whence.svm.pairs import spread_rows
 from whence.svm.passes import Notes, Probe, in_threads, look_at_all, most_listed, weight_of
 from whence.svm.problem import Makes, Moving
-from whence.svm.solve import Solution, Status, check_options, solve, warn_of_gap
+from whence.svm.solver import Solution, Status, check_options, solve, warn_of_gap
 
 _KEPT = 8  # rounds between copies of λ, to which all shards go back when one is lost
 _LOSSES = 5  # in a row, after which something else must be wrong
@@ -165,8 +165,7 @@ class Shard:
 class Shards(Protocol):
     """Shards, wherever they are; a ``whence.engine.Group`` of them is one."""
 
-    def __len__(self) -> int:
-        """How many."""
+    def __len__(self) -> int: ...
 
     def call(self, method: str, *shared: Any, each: Sequence[Any] | None = None) -> list[Any]:
         """Return the results of a method of all in order; LostError where some were lost and made again."""

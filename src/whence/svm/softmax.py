@@ -17,7 +17,7 @@ from whence.core.conjugate import conjugate_gradients
 _JITTER = 1e-12  # of the mean squared length, so that dependent samples have a Cholesky factor
 _TIGHTER = 0.1  # by which the residual is lowered, from there, until the gap is reached
 
-_STEPS = 100  # of Newton's method; some ten are usual
+_STEPS = 100  # of Newton's method; some ten are typical
 _PRODUCTS = 500  # of the Hessian with a vector, a Newton step
 _HALVINGS = 40
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence.core import contents
 from whence.core.arrays import Array, Doubles, Ints, Mask
 from whence.errors import DataWarning, InvalidInputError, ModelError, warn
-from whence.svm import CrammerSinger
-from whence.svm.crammer_singer.problem import check_labels, check_n_classes
+from whence.svm.inputs import check_labels, check_n_classes
 from whence.tasks.task import TASKS, LabelKind, Task, Verdict, first_names, label_array, refuse_sample
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from whence.svm import CrammerSinger
 
 _LARGEST = np.iinfo(np.int64).max
 
@@ -38,7 +41,13 @@ class Classes(Task):
     output: ClassVar[str] = "class"
     label_kind: ClassVar[LabelKind] = "class"
     loss = "cross-entropy"
-    problem = CrammerSinger
+
+    @property
+    def problem(self) -> type[CrammerSinger]:
+        """The machine of Crammer and Singer."""
+        from whence.svm import CrammerSinger
+
+        return CrammerSinger
 
     @property
     def labels(self) -> str:

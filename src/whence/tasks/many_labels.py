@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import expit
 from torch import Tensor
 
 from whence.core.arrays import Array, Doubles, Ints, Mask
 from whence.errors import InvalidInputError
-from whence.svm import Hinges
-from whence.svm.likeness import correlation
+from whence.svm.likeness import LABELS, correlation
 from whence.tasks.task import TASKS, LabelKind, Task, Verdict, label_array, refuse_sample
+
+if TYPE_CHECKING:
+    from whence.svm import Hinges
 
 
 @TASKS.add
@@ -30,9 +31,15 @@ class ManyLabels(Task):
     name: ClassVar[str] = "many-labels"
     outputs: ClassVar[str] = "labels"
     output: ClassVar[str] = "label"
-    measures: ClassVar[tuple[str, str]] = Hinges.measures
+    measures: ClassVar[tuple[str, str]] = LABELS
     label_kind: ClassVar[LabelKind] = "label"
-    problem = Hinges
+
+    @property
+    def problem(self) -> type[Hinges]:
+        """A binary machine per label."""
+        from whence.svm import Hinges
+
+        return Hinges
 
     @property
     def labels(self) -> str:
@@ -97,6 +104,8 @@ class ManyLabels(Task):
 
     def verdict(self, theirs: Doubles, ours: Doubles, target: int, truth: Any) -> Verdict:
         """Name the labels that are on, with the probability of the one that is explained."""
+        from scipy.special import expit
+
         on, ours_on = (theirs > 0).astype(int), bool(ours[target] > 0)
         return Verdict(
             self.label_text(on),

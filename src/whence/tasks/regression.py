@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from torch import Tensor
@@ -12,9 +12,11 @@ from torch import Tensor
 from whence.core.arrays import Array, Doubles, Mask
 from whence.core.checks import check_positive, real_array
 from whence.errors import InvalidInputError
-from whence.svm import CChoice, EpsilonInsensitive, Tube
-from whence.svm.likeness import explained, rank_correlation
+from whence.svm.likeness import NUMBERS, explained, rank_correlation
 from whence.tasks.task import TASKS, Task, label_array, refuse_sample
+
+if TYPE_CHECKING:
+    from whence.svm import CChoice, Tube
 
 _EPSILONS = (0.05, 0.1, 0.2, 0.4)  # of the targets' standard deviation; half of all errors are beyond 0.67
 _DEFAULT = 0.1
@@ -39,7 +41,7 @@ class Regression(Task):
 
     name: ClassVar[str] = "regression"
     loss = "squared"
-    measures: ClassVar[tuple[str, str]] = EpsilonInsensitive.measures
+    measures: ClassVar[tuple[str, str]] = NUMBERS
 
     epsilon: float | Literal["auto"] = "auto"
     centre: tuple[float, ...] = ()
@@ -71,6 +73,8 @@ class Regression(Task):
     @property
     def problem(self) -> Tube:
         """A support vector regression."""
+        from whence.svm import Tube
+
         epsilon = _DEFAULT if self.epsilon == "auto" else self.epsilon
         return Tube(float(epsilon), self.centre, self.scale)
 

@@ -7,11 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence.core import contents
@@ -20,7 +19,12 @@ from whence.core.checks import check_shape, outside, shown, to_array
 from whence.core.display import number
 from whence.core.registry import Registry
 from whence.errors import DataWarning, InvalidInputError, SampleError, UnsupportedError, warn
-from whence.svm import CChoice, Makes, Problem
+from whence.svm.likeness import CLASSES
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    from whence.svm import CChoice, Makes
 
 LabelKind = Literal["class", "label", "number"]
 """What a sample is labelled with: one of several classes, any of several labels, or numbers."""
@@ -86,13 +90,16 @@ class Task(ABC):
     paired: ClassVar[bool] = False
     """Whether the model has one logit z for two classes, whose logits are −z/2 and z/2."""
 
-    measures: ClassVar[tuple[str, str]] = Problem.measures
+    measures: ClassVar[tuple[str, str]] = CLASSES
     """What agreement and likeness are."""
 
     @property
     @abstractmethod
     def problem(self) -> Makes:
-        """The dual problem of the surrogate: a class of problems, or what makes one with parameters."""
+        """The dual problem of the surrogate: a class of problems, or what makes one with parameters.
+
+        Tasks of whence import it here: compiled loops take long to import.
+        """
 
     @property
     def problems(self) -> tuple[Makes, ...]:
@@ -331,7 +338,7 @@ class Task(ABC):
 
 def is_task_class(thing: Any) -> bool:
     """Return whether a thing is a class of tasks that objects can be made of."""
-    return isinstance(thing, type) and issubclass(thing, Task) and not inspect.isabstract(thing)
+    return Task in getattr(thing, "__mro__", ()) and not inspect.isabstract(thing)
 
 
 TASKS: Registry[type[Task]] = Registry("task", is_task_class)

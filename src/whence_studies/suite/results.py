@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import torch
 
 from whence.core import contents
-from whence.core.columns import to_pandas
 from whence.core.display import Columns, displayed
-from whence.core.files import replacing
+from whence.core.files import replacing, to_pandas
 from whence.core.naming import optional_import
 from whence.errors import InvalidInputError, StoreError
 

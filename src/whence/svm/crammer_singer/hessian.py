@@ -228,7 +228,7 @@ class BlockInverses:
     def divide(self, V: Doubles) -> Doubles:
         """V (K, D), without a common shift, divided by the blocks and centred again.
 
-        The Hessian leaves a shift common to all classes as it is, where the blocks are far from it.
+        The Hessian leaves a shift common to all classes unchanged, where the blocks are far from it.
         """
         quotient: Doubles = np.matmul(self.inverses, V[:, :, None])[:, :, 0]
         return quotient - _shift(quotient, self.roots)
@@ -279,7 +279,7 @@ def by_dense(rows: Rows, free: Split, roots: Doubles, sigma: float, residual: Do
 def zero_sum_bases(free: Split, roots: Doubles) -> tuple[Ints, Ints, npt.NDArray[np.int32], Doubles]:
     """Orthonormal (Helmert) bases of what is orthogonal to ``roots`` on each sample's classes.
 
-    Only the last root may be other than 1. Gives the place in ``free.rows`` of each vector, and the vectors
+    Only the last root may be other than 1. Returns the place in ``free.rows`` of each vector, and the vectors
     in compressed rows: where they begin, their classes and their values.
     """
     counts = free.counts

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Floats, Ints
-from whence.core.checks import as_int64, check_count, to_array
-from whence.errors import InvalidInputError
 from whence.svm import inputs, loops
 from whence.svm.crammer_singer import kernels
 from whence.svm.crammer_singer.hessian import NewtonSystem, room, step_cost
@@ -20,8 +18,6 @@ from whence.svm.likeness import HeadLayer, Judge, Likeness, VocabularyJudge
 from whence.svm.pairs import Kept, Pairs, pointers, small_int
 from whence.svm.passes import Rows
 from whence.svm.problem import Losses, Moving, Problem, Seen
-
-_UNNAMED = 1000  # classes that labels may speak of without a sample for each
 
 
 @dataclass(frozen=True)
@@ -51,8 +47,8 @@ class CrammerSinger(Problem):
         float32 and float64 rows are used in place; other layouts and float16 are copied once.
         """
         X = inputs.check_features(features)
-        y = check_labels(targets, len(X))
-        K = check_n_classes(n_outputs, y)
+        y = inputs.check_labels(targets, len(X))
+        K = inputs.check_n_classes(n_outputs, y)
         return cls(X, K, *inputs.check_sizes(X, C, bias), y)
 
     def merged(self) -> tuple[Self, Ints]:
@@ -250,42 +246,3 @@ class CrammerSinger(Problem):
     def step_cost(self, free: int, pairs: int) -> float:
         """Operations of one Newton step over the split samples."""
         return step_cost(free, pairs, self.shape, room(self.features))[0]
-
-
-def check_labels(labels: npt.ArrayLike, n: int) -> Ints:
-    """Return labels as an int64 vector with one entry per sample, or raise."""
-    y = to_array("labels", labels)
-    if y.shape != (n,):
-        raise InvalidInputError(f"'labels' must have shape ({n},), one label per row. Got {y.shape}.")
-    if y.dtype.kind not in "iu":
-        raise InvalidInputError(
-            f"'labels' must be integers in [0, n_classes). Got dtype {y.dtype}. "
-            "Map class names to 0 … K−1 first."
-        )
-    if y.min() < 0:
-        i = int(np.argmax(y < 0))
-        raise InvalidInputError(f"'labels' must not be negative. Got {y[i]} at index {i}.")
-    return as_int64("labels", y)
-
-
-def check_n_classes(n_classes: int | None, labels: Ints) -> int:
-    """Return the number of classes, read off the labels when None, or raise."""
-    top = int(labels.argmax())
-    if n_classes is None:
-        K = int(labels[top]) + 1
-        if K < 2:
-            raise InvalidInputError(
-                f"'n_classes' must be an integer of at least 2. Got {K} from the labels; pass n_classes, or "
-                "task=Classes(n_classes) with features, when some classes are absent."
-            )
-        if max(_UNNAMED, len(labels)) < K:  # a mistake, which would cost the memory of a million classes
-            raise InvalidInputError(
-                f"'labels' must be classes 0 … K−1. Got {labels[top]} at index {top}: {K:,} classes for "
-                f"{len(labels):,} samples. Map the labels to 0 … K−1, or pass n_classes, or "
-                "task=Classes(n_classes) with features."
-            )
-        return K
-    K = check_count("n_classes", n_classes, 2, inputs.MOST_OUTPUTS)
-    if labels[top] >= K:
-        raise InvalidInputError(f"'labels' must be below n_classes = {K}. Got {labels[top]} at index {top}.")
-    return K

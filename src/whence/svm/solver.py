@@ -19,7 +19,7 @@ from whence.core.display import displayed
 from whence.core.machine import thread_pools
 from whence.errors import ConvergenceWarning, InvalidInputError, warn
 from whence.svm.ascent import Ascent, OutOfTimeError
-from whence.svm.crammer_singer import CrammerSinger
+from whence.svm.crammer_singer.problem import CrammerSinger
 from whence.svm.passes import Certificate, in_threads
 from whence.svm.problem import Makes, Problem
 
@@ -202,12 +202,10 @@ def check_options(tol: float, max_seconds: float | None, n_threads: int | None, 
     if max_seconds is not None:
         check_positive("max_seconds", max_seconds, ", or None for no limit")
     if n_threads is not None:
-        n_threads = check_count("n_threads", n_threads, 1, _THREADS, ", or None for all cores")
+        check_count("n_threads", n_threads, 1, _THREADS, ", or None for all cores")
 
 
-def check_warm_start(
-    warm_start: Solution | csr_array | None, problem: Problem, name: str = "warm_start"
-) -> csr_array | None:
+def check_warm_start(warm_start: Solution | csr_array | None, problem: Problem) -> csr_array | None:
     """Return the λ of a warm start, None where there is none, or raise unless it fits the problem."""
     if warm_start is None:
         return None
@@ -216,11 +214,11 @@ def check_warm_start(
     if not issparse(lam) or lam.shape != shape:
         got = getattr(lam, "shape", type(lam).__name__)
         raise InvalidInputError(
-            f"'{name}' must be a Solution or a sparse λ of shape {shape}. Got {got}. "
+            f"'warm_start' must be a Solution or a sparse λ of shape {shape}. Got {got}. "
             "Pass one of the same samples and classes, or none."
         )
     if lam.dtype.kind not in "biuf" or not np.isfinite(lam.data).all():
-        raise InvalidInputError(f"'{name}' must hold finite real numbers. Got others in its λ.")
+        raise InvalidInputError("'warm_start' must hold finite real numbers. Got others in its λ.")
     return csr_array(lam)
 
 
