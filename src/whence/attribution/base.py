@@ -137,13 +137,15 @@ class Attributor(ABC):
         ``given`` is what ``_check_given`` returned.
         """
 
-    @abstractmethod
     def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
         """Return scores (B, M) of tests for the M training samples that took part."""
+        scores: Tensor = fitted.scorer.between(tests)
+        return scores
 
-    @abstractmethod
     def score_self(self, fitted: Fitted) -> Tensor:
         """Return the score of each of the M samples for its own label at itself, (M,)."""
+        scores: Tensor = fitted.scorer.squares()
+        return scores
 
     # What a method may write
 
@@ -170,7 +172,10 @@ class Attributor(ABC):
         return True
 
     def _open(self, fitted: Fitted) -> Any:
-        """Build what scores are computed with, after a fit and after ``load``."""
+        """Build what scores are computed with, after a fit and after ``load``.
+
+        By default its ``between(tests)`` are the scores, and its ``squares()`` those of samples at themselves.
+        """
         return None
 
     def _rank(self, fitted: Fitted, tests: Tests, k: int) -> TopK:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from whence.attribution.base import Attributor, Capabilities, register
-from whence.attribution.fitted import Fitted, Tests
+from whence.attribution.fitted import Fitted
 from whence.attribution.parameters import Params, a_seed, one_of, parameter
 from whence.core.checks import check_count
 from whence.core.contents import Layout
@@ -84,14 +83,6 @@ class GradDot(Attributor):
     def learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         return GradientRecipe.of(self).learn(training, **given)
 
-    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
-        scores: Tensor = fitted.scorer.between(tests.x, tests.features, tests.targets)
-        return scores
-
-    def score_self(self, fitted: Fitted) -> Tensor:
-        scores: Tensor = fitted.scorer.squares()
-        return scores
-
     @property
     def kind(self) -> Kind | None:
         """Which gradients it keeps that other methods could share; None where it keeps none."""
@@ -161,13 +152,6 @@ class GradCos(Attributor):
     def learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         return GradientRecipe.of(self).learn(training, **given)
 
-    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
-        scores: Tensor = fitted.scorer.between(tests.x, tests.features, tests.targets, cosine=True)
-        return scores
-
-    def score_self(self, fitted: Fitted) -> Tensor:
-        return torch.ones(len(fitted.used_labels), device=fitted.used_labels.device)
-
     @property
     def kind(self) -> Kind | None:
         """Which gradients it keeps that other methods could share; None where it keeps none."""
@@ -189,7 +173,7 @@ class GradCos(Attributor):
         return self.params == "all"
 
     def _open(self, fitted: Fitted) -> WeightedProducts:
-        return GradientRecipe.of(self).open(fitted)
+        return GradientRecipe.of(self).open(fitted, cosine=True)
 
     def _layout(self, classifier: Classifier) -> Layout:
         return GradientRecipe.of(self).layout(classifier)

@@ -11,7 +11,7 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from whence.attribution.base import Attributor, Capabilities, register
-from whence.attribution.fitted import Fitted, Tests
+from whence.attribution.fitted import Fitted
 from whence.attribution.parameters import a_seed, parameter
 from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.checks import check_flag, check_positive, check_share
@@ -102,16 +102,8 @@ class HingeRP(Attributor):
         points = pack_points(training, alpha, weight, residual)
         return {**points, "constant": torch.tensor(constant, dtype=torch.float64)}
 
-    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
-        scores: Tensor = fitted.scorer.between(tests.features, tests.targets)
-        return scores
-
-    def score_self(self, fitted: Fitted) -> Tensor:
-        scores: Tensor = fitted.scorer.squares(fitted.used_labels)
-        return scores
-
     def _open(self, fitted: Fitted) -> Points:
-        return Points(fitted.arrays, float(fitted.arrays["constant"]))
+        return Points(fitted.arrays, fitted.used_labels, float(fitted.arrays["constant"]))
 
     def _needs_inputs(self) -> bool:
         return False

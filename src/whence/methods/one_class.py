@@ -84,11 +84,11 @@ class Machines:
         sums: Tensor = (g @ self._weight.T)[torch.arange(len(g)), self._machine(targets)]
         return sums
 
-    def scores(self, features: Tensor, targets: Tensor) -> Tensor:
+    def between(self, tests: Tests) -> Tensor:
         """Compute λ_i g_i·g(x) (B, M)."""
-        return self._expansion.dense(features - self._arrays["centre"], self._machine(targets))
+        return self._expansion.dense(tests.features - self._arrays["centre"], self._machine(tests.targets))
 
-    def self_influence(self) -> Tensor:
+    def squares(self) -> Tensor:
         """Compute λ_i‖g_i‖² (M,)."""
         lam = self._arrays["lam"].sum(1)
         norms = torch.zeros_like(lam)
@@ -210,28 +210,18 @@ class OneClass(Attributor):
         for c in bar(
             "Solving one-class machines", n, "classes", parts=range(n), show=self.show_progress and n > 1
         ):
-            some: Mask = own == c if own is not None else labels[:, c] > 0
-            if not some.any():
+            members: Mask = own == c if own is not None else labels[:, c] > 0
+            if not members.any():
                 continue
-            found = self._machine_of(G[some])
-            lam[some, 0 if own is not None else c] = found.lam.toarray()[:, 0]
-            bounds[c], gap = found.C, max(gap, found.gap)
-            nu[c] = _share(found, int(some.sum()))
+            machine = self._machine_of(G[members])
+            lam[members, 0 if own is not None else c] = machine.lam.toarray()[:, 0]
+            bounds[c], gap = machine.C, max(gap, machine.gap)
+            nu[c] = _share(machine, int(members.sum()))
         kept = {"lam": lam, "bounds": bounds, "nu": nu, "gap": np.array([gap])}
         vectors = torch.as_tensor(G[lam.any(axis=1)], device=X.device)
         return {"centre": centre, "vectors": vectors} | {
             name: torch.as_tensor(array, device=X.device) for name, array in kept.items()
         }
-
-    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
-        """Compute scores (B, M)."""
-        scores: Tensor = fitted.scorer.scores(tests.features, tests.targets)
-        return scores
-
-    def score_self(self, fitted: Fitted) -> Tensor:
-        """Compute λ_i‖g_i‖² (M,)."""
-        scores: Tensor = fitted.scorer.self_influence()
-        return scores
 
     def _needs_inputs(self) -> bool:
         return False
@@ -282,6 +272,6 @@ def _columns(by: By, task: Task, labels: Any) -> Ints | None:
     return np.asarray(labels, np.int64) if task.has_classes else None
 
 
-def _share(found: Solution, n: int) -> float:
+def _share(solution: Solution, n: int) -> float:
     """Return ν = Σλ/(C·n)."""
-    return min(1.0, float(found.lam.sum()) / (found.C * n))
+    return min(1.0, float(solution.lam.sum()) / (solution.C * n))

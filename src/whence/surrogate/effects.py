@@ -26,7 +26,7 @@ from whence.surrogate.agreement import new_logits
 from whence.surrogate.changes import changed_labels
 from whence.surrogate.response import RidgeResponse, SoftmaxResponse
 from whence.surrogate.scores import Parts, Scored
-from whence.surrogate.softmax import extended
+from whence.surrogate.smooth import extended
 from whence.surrogate.solving import SurrogateSolver
 from whence.surrogate.surrogate import Surrogate
 
