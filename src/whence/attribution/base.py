@@ -174,7 +174,7 @@ class Attributor(ABC):
     def _open(self, fitted: Fitted) -> Any:
         """Build what scores are computed with, after a fit and after ``load``.
 
-        By default its ``between(tests)`` are the scores, and its ``squares()`` those of samples at themselves.
+        By default its ``between(tests)`` are the scores, and its ``squares()`` the self-influence.
         """
         return None
 
