@@ -169,7 +169,7 @@ class Attributor(ABC):
 
     def _needs_inputs(self) -> bool:
         """Whether scores need inputs and the model, not features alone."""
-        return True
+        return not self.capabilities.last_layer_only
 
     def _open(self, fitted: Fitted) -> Any:
         """Build what scores are computed with, after a fit and after ``load``.

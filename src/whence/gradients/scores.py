@@ -16,8 +16,7 @@ from whence.errors import InvalidInputError
 from whence.features.training import Batches, Classifier, Training
 from whence.gradients.bank import GradientBank, Kind, training_rows
 from whence.gradients.gradients import Gradients, Loss, Weights, cross_entropy, own_logit
-from whence.gradients.last_layer import LastLayer
-from whence.gradients.products import Factored, Kept, Products, Stored, Streamed
+from whence.gradients.products import Factored, Kept, LastLayer, Products, Stored, Streamed
 from whence.gradients.projection import Dimension
 from whence.model.bound import BoundModel
 

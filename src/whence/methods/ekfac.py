@@ -56,8 +56,6 @@ class EKFAC(Attributor):
         Training samples, drawn at random, of which the curvature is taken; None is all of them.
     seed
         Makes a run repeatable.
-    batch_size, show_progress
-        As for every method, see ``Attributor``.
 
     Attributes
     ----------

@@ -55,8 +55,6 @@ class GradDot(Attributor):
         Of the projection.
     memory
         Bytes that gradients and activations may take at a time.
-    batch_size, show_progress
-        As for every method, see ``Attributor``.
 
     Examples
     --------
@@ -128,16 +126,8 @@ class GradCos(Attributor):
 
     Parameters
     ----------
-    params, projection, loss, seed, memory, batch_size, show_progress
+    params, projection, loss, seed, memory
         As for ``GradDot``, and so is ``gradients`` of ``fit``.
-
-    Examples
-    --------
-    >>> import torch, whence
-    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
-    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
-    >>> whence.methods.GradCos(show_progress=False).fit(model, (x, y)).attribute(x[:3]).shape
-    torch.Size([3, 20])
     """
 
     name: ClassVar[str] = "gradcos"

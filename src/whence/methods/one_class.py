@@ -158,8 +158,6 @@ class OneClass(Attributor):
         Relative duality gap to reach.
     seed
         Of the solver.
-    batch_size, show_progress
-        As for every method, see ``Attributor``.
 
     Attributes
     ----------
@@ -222,9 +220,6 @@ class OneClass(Attributor):
         return {"centre": centre, "vectors": vectors} | {
             name: torch.as_tensor(array, device=X.device) for name, array in kept.items()
         }
-
-    def _needs_inputs(self) -> bool:
-        return False
 
     def _open(self, fitted: Fitted) -> Machines:
         return Machines(self.by, fitted)

@@ -125,8 +125,6 @@ class Representer(Attributor):
         Append a constant 1 to the features, so that the bias is penalised and attributed too.
     tol
         Residual to reach.
-    batch_size, show_progress
-        As for every method, see ``Attributor``.
 
     Attributes
     ----------
@@ -183,9 +181,6 @@ class Representer(Attributor):
 
     def _open(self, fitted: Fitted) -> Points:
         return Points(fitted.arrays, fitted.used_labels, float(self.bias))
-
-    def _needs_inputs(self) -> bool:
-        return False
 
     def _layout(self, classifier: Classifier) -> Layout:
         return points_layout(classifier, self.bias)

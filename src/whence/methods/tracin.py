@@ -43,7 +43,7 @@ class TracIn(Attributor):
 
     Parameters
     ----------
-    params, projection, loss, seed, memory, batch_size, show_progress
+    params, projection, loss, seed, memory
         As for ``GradDot``.
 
     Examples

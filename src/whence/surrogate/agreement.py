@@ -105,6 +105,12 @@ class Faithfulness:
     n_tests: int
 
 
+def cosine(a: Doubles, b: Array) -> float:
+    """Return the cosine of two matrices, each as one vector; 0 where one has no length."""
+    lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(np.vdot(a, b)) / lengths if lengths > 0 else 0.0
+
+
 def new_logits(coef: Doubles, features: Tensor) -> Tensor:
     """Compute logits (B, K) of weights (K, d[+1]), the bias last, in float64: long features leave little."""
     W = torch.as_tensor(coef, device=features.device)
@@ -130,14 +136,13 @@ def faithfulness(coef: Doubles, head: Head, features: Tensor, logits: Tensor | N
     theirs = (head_logits(head, features) if logits is None else logits).double().cpu().numpy()
     # Centring over classes and then one cosine over all entries: the matrices as single rows.
     weights = [W - W.mean(axis=0) for W in (coef[:, : features.shape[1]], head.weight)]
-    lengths = float(np.linalg.norm(weights[0]) * np.linalg.norm(weights[1]))
     named = ours.argmax(1), theirs.argmax(1)
     # Where both name one class only, there is nothing to correlate, of which scikit-learn would warn.
     several = len(np.unique(np.concatenate(named))) > 1
     return Faithfulness(
         agreement=float((named[0] == named[1]).mean()),
         mcc=float(matthews_corrcoef(named[1], named[0])) if several else 0.0,
-        weight_cosine=float(np.vdot(*weights)) / lengths if lengths > 0 else 0.0,
+        weight_cosine=cosine(*weights),
         logit_cosine=mean_cosine(ours, theirs),
         n_tests=len(features),
     )

@@ -22,6 +22,7 @@ from whence.features.folder import BankPlace
 from whence.model.heads import Head
 from whence.surrogate.agreement import (
     Faithfulness,
+    cosine,
     faithfulness,
     head_logits,
     new_logits,
@@ -238,10 +239,8 @@ class Surrogate:
         agreement, alike = self.task.compare_outputs(
             self.logits(features).cpu().numpy(), theirs.double().cpu().numpy()
         )
-        weights = self.coef[:, : features.shape[1]], self.head.weight.astype(np.float64)
-        lengths = float(np.linalg.norm(weights[0]) * np.linalg.norm(weights[1]))
-        cosine = float(np.vdot(*weights)) / lengths if lengths > 0 else 0.0
-        return Faithfulness(agreement, None, cosine, alike, len(features))
+        alignment = cosine(self.coef[:, : features.shape[1]], self.head.weight.astype(np.float64))
+        return Faithfulness(agreement, None, alignment, alike, len(features))
 
 
 def _narrowed(values: Array) -> Array:
