@@ -202,17 +202,22 @@ class OneClass(Attributor):
         # Of its own mean no side is free: the machine of all samples, centred on it, has w = 0 at any C.
         centre = torch.zeros_like(X[0]) if self.by == "whole" else X.mean(0)
         G = (X - centre).cpu().numpy()
-        own = _columns(self.by, task, labels)
+        machine_of = _columns(self.by, task, labels)
         n = 1 if self.by == "whole" else task.n_outputs
-        lam, bounds, nu, gap = np.zeros((len(G), 1 if own is not None else n)), np.zeros(n), np.ones(n), 0.0
+        lam, bounds, nu, gap = (
+            np.zeros((len(G), 1 if machine_of is not None else n)),
+            np.zeros(n),
+            np.ones(n),
+            0.0,
+        )
         for c in bar(
             "Solving one-class machines", n, "classes", parts=range(n), show=self.show_progress and n > 1
         ):
-            members: Mask = own == c if own is not None else labels[:, c] > 0
+            members: Mask = machine_of == c if machine_of is not None else labels[:, c] > 0
             if not members.any():
                 continue
             machine = self._machine_of(G[members])
-            lam[members, 0 if own is not None else c] = machine.lam.toarray()[:, 0]
+            lam[members, 0 if machine_of is not None else c] = machine.lam.toarray()[:, 0]
             bounds[c], gap = machine.C, max(gap, machine.gap)
             nu[c] = _share(machine, int(members.sum()))
         kept = {"lam": lam, "bounds": bounds, "nu": nu, "gap": np.array([gap])}

@@ -283,9 +283,11 @@ def joint_weight(layers: Sequence[tuple[float, nn.Module]]) -> tuple[Tensor, Ten
 
     The shares are in the features: weights are as they are, biases times their share.
     """
-    each = [(share, *effective(layer)) for share, layer in layers]
-    biases = [share * bias for share, _, bias in each if bias is not None]
-    return torch.cat([weight for _, weight, _ in each], dim=1), torch.stack(biases).sum(0) if biases else None
+    parts = [(share, *effective(layer)) for share, layer in layers]
+    biases = [share * bias for share, _, bias in parts if bias is not None]
+    return torch.cat([weight for _, weight, _ in parts], dim=1), torch.stack(biases).sum(
+        0
+    ) if biases else None
 
 
 def listed(layers: Mapping[str, nn.Module], K: int | None = None) -> str:

@@ -238,8 +238,8 @@ class Propagation(HeadMode):
         values = x.detach()
 
         def places() -> Tensor:
-            found: Tensor = getattr(F, base)(values, *args, **kwargs)[1]
-            return found
+            indices: Tensor = getattr(F, base)(values, *args, **kwargs)[1]
+            return indices
 
         tag = Tag(pooled=None if before.layer is None else Pooled(before.layer, values, places))
         if before.shadow is None or not self._deep:

@@ -69,8 +69,8 @@ def warn_of_data(task: Task, features: Floats, labels: Array) -> None:
     if what := task.label_warning(labels):
         warn(f"{what}. Check the labels.", DataWarning)
     rows = np.flatnonzero(task.known(labels))
-    some = features[rows[:: max(1, len(rows) // _ROWS)]].astype(np.float64)
-    if len(some) > 1 and np.mean((some - some.mean(0)) ** 2) <= _COLLAPSED * np.mean(some**2):
+    sample = features[rows[:: max(1, len(rows) // _ROWS)]].astype(np.float64)
+    if len(sample) > 1 and np.mean((sample - sample.mean(0)) ** 2) <= _COLLAPSED * np.mean(sample**2):
         warn(
             "The features of all training samples are nearly the same, so no sample can be told from "
             "another. Check that the model is trained and that its inputs are prepared as in training.",

@@ -117,9 +117,9 @@ class SurrogateSolver(ABC):
 
         if cache_dir is None or not bank.checksum:  # without which nobody could tell whose solution it is
             return now()
-        own = self.options
-        options = {"loss": self.loss, "C": C, "bias": own.bias, "tol": own.tol, "seed": own.seed}
-        options["normalise"] = own.normalise
+        hyper = self.options
+        options = {"loss": self.loss, "C": C, "bias": hyper.bias, "tol": hyper.tol, "seed": hyper.seed}
+        options["normalise"] = hyper.normalise
         parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
         parts |= {name: str(value) for name, value in options.items()}
         solver = fingerprint.source("whence.svm", "whence.surrogate.solving", "whence.features.unit")

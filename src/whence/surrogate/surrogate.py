@@ -220,10 +220,10 @@ class Surrogate:
 
     def self_influence(self) -> Tensor:
         """λ_{i,y_i}‖f_i‖² of every training sample, (N,); for other tasks with Σ_c |λ_ic|, as a rule."""
-        own = self.task.label_weights(self.lam[self.support])
+        weights = self.task.label_weights(self.lam[self.support])
         norms = self.stored.squared_norms() + self.constant**2
         out = norms.new_zeros(len(self.labels))
-        out[torch.as_tensor(self.support, device=out.device)] = norms * torch.as_tensor(own).to(norms)
+        out[torch.as_tensor(self.support, device=out.device)] = norms * torch.as_tensor(weights).to(norms)
         return out
 
     def faithfulness(self, features: Tensor, logits: Tensor | None = None) -> Faithfulness:
