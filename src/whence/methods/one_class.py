@@ -37,7 +37,6 @@ class Machines:
 
     Attributes
     ----------
-    nu : (machines,) Σλ/(C·n) of each, the share that lies outside at most
     gap : the largest relative duality gap of a machine
     support, boundary, outside : places of training samples with λ ≠ 0; with 0 < λ < C; at the bound
     """
@@ -51,11 +50,6 @@ class Machines:
             raise contents.refused(f"'lam' must have {columns} columns, nowhere below 0, and has not")
         if int((lam > 0).any(1).sum()) != len(self._arrays["vectors"]):
             raise contents.refused("'vectors' must have a row per sample with coefficients, and has not")
-
-    @property
-    def nu(self) -> Tensor:
-        """The share of each class that lies outside at most."""
-        return self._arrays["nu"]
 
     @property
     def gap(self) -> float:
@@ -204,12 +198,8 @@ class OneClass(Attributor):
         G = (X - centre).cpu().numpy()
         machine_of = _columns(self.by, task, labels)
         n = 1 if self.by == "whole" else task.n_outputs
-        lam, bounds, nu, gap = (
-            np.zeros((len(G), 1 if machine_of is not None else n)),
-            np.zeros(n),
-            np.ones(n),
-            0.0,
-        )
+        lam = np.zeros((len(G), 1 if machine_of is not None else n))
+        bounds, nu, gap = np.zeros(n), np.ones(n), 0.0
         for c in bar(
             "Solving one-class machines", n, "classes", parts=range(n), show=self.show_progress and n > 1
         ):

@@ -285,9 +285,8 @@ def joint_weight(layers: Sequence[tuple[float, nn.Module]]) -> tuple[Tensor, Ten
     """
     parts = [(share, *effective(layer)) for share, layer in layers]
     biases = [share * bias for share, _, bias in parts if bias is not None]
-    return torch.cat([weight for _, weight, _ in parts], dim=1), torch.stack(biases).sum(
-        0
-    ) if biases else None
+    weight = torch.cat([weight for _, weight, _ in parts], dim=1)
+    return weight, torch.stack(biases).sum(0) if biases else None
 
 
 def listed(layers: Mapping[str, nn.Module], K: int | None = None) -> str:
