@@ -174,8 +174,8 @@ class RidgeSolver(SmoothSolver):
         return 0.5 * float(np.vdot(rest, rest)) / len(targets)
 
     def _trial(self, F: Floats, targets: Array, bar: tqdm[NoReturn]) -> Solve:
-        F = F.astype(np.float64)
-        return lambda C, start: solve_ridge(F, targets, C)
+        X: Doubles = F.astype(np.float64)
+        return lambda C, start: solve_ridge(X, targets, C)
 
     def _solve(self, F: Floats, targets: Array, C: float, start: Doubles | None) -> Minimum:
         with limited(self.options.n_threads):
