@@ -18,7 +18,7 @@ from whence.errors import ConvergenceWarning, InvalidInputError
 from whence.features import FeatureBank
 from whence.model.heads import Head
 from whence.surrogate.effects import Output, slopes, values
-from whence.surrogate.softmax import network_loss, suited
+from whence.surrogate.smooth import choose_C_by_loss, network_loss
 from whence.svm.softmax import SoftmaxSolution, solve_softmax, spanned
 
 N, D, K, C = 60, 5, 3, 0.5
@@ -188,12 +188,12 @@ def test_c_is_found_where_the_losses_are_equal() -> None:
         asked.append(C)
         return SoftmaxSolution(np.zeros((1, 2)), np.zeros((2, 1)), 0.0, 1 / (1 + C))
 
-    assert suited(solve, 100.0, 1e-3, None)[0] == 100.0
-    assert suited(solve, 100.0, 1e-3, 0.001)[0] == 100.0
+    assert choose_C_by_loss(solve, 100.0, 1e-3, None)[0] == 100.0
+    assert choose_C_by_loss(solve, 100.0, 1e-3, 0.001)[0] == 100.0
     assert len(asked) == 2
-    assert suited(solve, 100.0, 1e-3, 0.5)[0] == pytest.approx(1.0, rel=0.1)
+    assert choose_C_by_loss(solve, 100.0, 1e-3, 0.5)[0] == pytest.approx(1.0, rel=0.1)
     assert len(asked) <= 2 + 8
-    assert suited(solve, 100.0, 1e-3, 5.0)[0] == pytest.approx(1e-3)  # no C has so much loss
+    assert choose_C_by_loss(solve, 100.0, 1e-3, 5.0)[0] == pytest.approx(1e-3)  # no C has so much loss
 
 
 def test_it_is_saved_whole(data: Any, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_solutions_are_kept_and_taken_again(
     e = whence.Effects(**options).fit(model, both, cache_dir=tmp_path)
     hinge = whence.DualDA(C=e.C_, show_progress=False).fit(model, both, cache_dir=tmp_path)
     assert (hinge.coef_ != e.coef_).any()
-    monkeypatch.setattr("whence.surrogate.softmax.solve_softmax", None)
+    monkeypatch.setattr("whence.surrogate.smooth.solve_softmax", None)
     again = whence.Effects(**options).fit(model, both, cache_dir=tmp_path)
     assert again.origins_["solution"] == "reused"
     assert torch.equal(again.attribute(torch.from_numpy(tests)), e.attribute(torch.from_numpy(tests)))

@@ -24,7 +24,7 @@ from whence.errors import InvalidInputError, ModelError, StoreError
 from whence.features import extract
 from whence.features.training import Classifier, Training
 from whence.gradients.gradients import Gradients, cross_entropy, margin
-from whence.gradients.last_layer import LastLayerGradients
+from whence.gradients.products import LastLayerGradients
 from whence.gradients.projection import Projection
 from whence.methods import TRAK, GradCos, GradDot, TracIn
 from whence.model.inputs import take

@@ -58,7 +58,7 @@ def test_exact_is_the_surrogate_of_the_remaining_samples():
 
 def test_first_order_alone_is_a_derivative_and_solves_nothing(monkeypatch: pytest.MonkeyPatch):
     explainer = fitted()
-    monkeypatch.setattr("whence.surrogate.softmax.solve_softmax", None)
+    monkeypatch.setattr("whence.surrogate.smooth.solve_softmax", None)
     found = explainer.first_order(features=TESTS, target=TARGETS, remove=[3, 17], training_features=X)
     # Samples of weight 1 − ε, by solving: scikit-learn weighs them.
     step, rows, sides = 1e-3, np.arange(len(TESTS)), []

@@ -138,13 +138,15 @@ class Attributor(ABC):
         ``given`` is what ``_check_given`` returned.
         """
 
-    @abstractmethod
     def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
         """Return scores (B, M) of tests for the M training samples that took part."""
+        scores: Tensor = fitted.scorer.between(tests)
+        return scores
 
-    @abstractmethod
     def score_self(self, fitted: Fitted) -> Tensor:
         """Return the score of each of the M samples for its own label at itself, (M,)."""
+        scores: Tensor = fitted.scorer.squares()
+        return scores
 
     # What a method may write
 
@@ -168,10 +170,13 @@ class Attributor(ABC):
 
     def _needs_inputs(self) -> bool:
         """Whether scores need inputs and the model, not features alone."""
-        return True
+        return not self.capabilities.last_layer_only
 
     def _open(self, fitted: Fitted) -> Any:
-        """Build what scores are computed with, after a fit and after ``load``."""
+        """Build what scores are computed with, after a fit and after ``load``.
+
+        By default its ``between(tests)`` are the scores, and its ``squares()`` the self-influence.
+        """
         return None
 
     def _rank(self, fitted: Fitted, tests: Tests, k: int) -> TopK:

@@ -16,8 +16,7 @@ from whence.errors import InvalidInputError
 from whence.features.training import Batches, Classifier, Training
 from whence.gradients.bank import GradientBank, Kind, training_rows
 from whence.gradients.gradients import Gradients, Loss, Weights, cross_entropy, own_logit
-from whence.gradients.last_layer import LastLayer
-from whence.gradients.products import Factored, Kept, Products, Stored, Streamed
+from whence.gradients.products import Factored, Kept, LastLayer, Products, Stored, Streamed
 from whence.gradients.projection import Dimension
 from whence.model.bound import BoundModel
 
@@ -37,16 +36,22 @@ class WeightedProducts:
     rates: Sequence[float]
     kept: Sequence[Kept]
     model: BoundModel | None
+    labels: Tensor
+    cosine: bool
 
-    def between(self, x: Any, features: Tensor, classes: Tensor, cosine: bool = False) -> Tensor:
-        """Scores (B, M) of tests: inputs, or features (B, d) where these are all it needs, and classes."""
+    def between(self, tests: Any) -> Tensor:
+        """Scores (B, M) of tests: cosines where these are asked for."""
         parts = zip(self.rates, self.products, self.kept, strict=True)
+        x, features, classes = tests.x, tests.features, tests.targets
         return reduce(
-            Tensor.add_, (rate * p.between(kept, x, features, classes, cosine) for rate, p, kept in parts)
+            Tensor.add_,
+            (rate * p.between(kept, x, features, classes, self.cosine) for rate, p, kept in parts),
         )
 
     def squares(self) -> Tensor:
-        """Squared lengths (M,) of the training gradients, without a projection."""
+        """Squared lengths (M,) of the training gradients, without a projection; cosines of 1."""
+        if self.cosine:
+            return torch.ones(len(self.labels), device=self.labels.device)
         if self.model is not None:
             self.model.check_unchanged()
         parts = zip(self.rates, self.products, self.kept, strict=True)
@@ -122,7 +127,7 @@ class GradientRecipe:
         stored = self.kind.stored(classifier, self.memory, self.show_progress)
         return {"0.rows": ("N", stored.width), "0.squares": ("N",)}
 
-    def open(self, fitted: Any) -> WeightedProducts:
+    def open(self, fitted: Any, cosine: bool = False) -> WeightedProducts:
         """Build what scores are computed with from what was learned."""
         points = fitted.given.get("points", (None,))
         batches = fitted.batches if self.streamed else None
@@ -135,6 +140,8 @@ class GradientRecipe:
                 for start in starts
             ],
             fitted.model,
+            fitted.used_labels,
+            cosine,
         )
 
     def unsaved(self, name: str) -> str:

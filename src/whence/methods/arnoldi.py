@@ -51,21 +51,10 @@ class Arnoldi(Attributor):
         Training samples, drawn at random, of which the curvature is taken; None is all of them.
     seed
         Makes a run repeatable.
-    batch_size, show_progress
-        As for every method, see ``Attributor``.
 
     Attributes
     ----------
     eigenvalues_ : (k,) the eigenvalues that were kept, largest first
-
-    Examples
-    --------
-    >>> import torch, whence
-    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
-    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
-    >>> explainer = whence.methods.get("arnoldi")(show_progress=False).fit(model, (x, y))
-    >>> explainer.attribute(x[:3]).shape
-    torch.Size([3, 20])
     """
 
     name: ClassVar[str] = "arnoldi"

@@ -21,8 +21,7 @@ from whence.model.layers import Asked, check_layers
 from whence.surrogate.agreement import Faithfulness
 from whence.surrogate.effects import EffectScorer, GroupEffect, Output, first_order_effect, group_effect
 from whence.surrogate.fitting import fit_surrogate
-from whence.surrogate.ridge import RidgeSolver
-from whence.surrogate.softmax import SoftmaxSolver
+from whence.surrogate.smooth import RidgeSolver, SoftmaxSolver
 from whence.surrogate.solving import SurrogateSolver
 from whence.surrogate.surrogate import Surrogate
 from whence.tasks import Task

@@ -56,8 +56,6 @@ class EKFAC(Attributor):
         Training samples, drawn at random, of which the curvature is taken; None is all of them.
     seed
         Makes a run repeatable.
-    batch_size, show_progress
-        As for every method, see ``Attributor``.
 
     Attributes
     ----------
@@ -112,14 +110,6 @@ class EKFAC(Attributor):
             arrays |= {f"out {j}": out, f"inner {j}": inner, f"inverse {j}": 1 / (values + damping)}
         arrays = {name: tensor.to(training.features) for name, tensor in arrays.items()}
         return {**arrays, "features": training.features} if self.params == "last" else arrays
-
-    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
-        scores: Tensor = fitted.scorer.between(tests.x, tests.features, tests.targets)
-        return scores
-
-    def score_self(self, fitted: Fitted) -> Tensor:
-        scores: Tensor = fitted.scorer.squares()
-        return scores
 
     def _open(self, fitted: Fitted) -> EigenCorrected:
         opened: Layers
@@ -192,24 +182,24 @@ class EigenCorrected:
         """Names of the trainable parameters that have none; empty for the last layer alone."""
         return self.opened.left_out if isinstance(self.opened, AllLayers) else ()
 
-    def between(self, x: Any, features: Tensor, classes: Tensor) -> Tensor:
-        """Scores (B, N) of tests for classes (B,)."""
+    def between(self, tests: Tests) -> Tensor:
+        """Scores (B, N) of tests."""
         factors = self.factors
         gradients, places = [], [1] * len(factors)
-        for (batch,) in self.opened.tests(x, features, _for_classes(classes)):
+        for (batch,) in self.opened.tests(tests.x, tests.features, _for_classes(tests.targets)):
             gradients.append(_gradients(batch, factors))
             places = [max(n, record.inputs.shape[1]) for n, record in zip(places, batch, strict=True)]
         # To turn gradients of many places is slow: there the tests, which are fewer, are turned back instead.
         turned = [n == 1 for n in places]
-        tests = []
+        rows = []
         for factor, straight, parts in zip(factors, turned, zip(*gradients, strict=True), strict=True):
             test = torch.cat(parts) * factor.inverse
-            tests.append((test if straight else factor.out @ test @ factor.inner.T).flatten(1))
-        scores = tests[0].new_zeros(len(tests[0]), len(self.labels))
+            rows.append((test if straight else factor.out @ test @ factor.inner.T).flatten(1))
+        scores = rows[0].new_zeros(len(rows[0]), len(self.labels))
         done = 0
         for piece in self._train("Scores"):
             here = scores[:, done : done + len(piece[0].inputs)]
-            for test, factor, straight, record in zip(tests, factors, turned, piece, strict=True):
+            for test, factor, straight, record in zip(rows, factors, turned, piece, strict=True):
                 train = _rotated(record, factor.out, factor.inner) if straight else _product(record)
                 here += test @ train.to(test).flatten(1).T
             done += here.shape[1]

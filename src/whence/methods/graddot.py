@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from whence.attribution.base import Attributor, Capabilities, register
-from whence.attribution.fitted import Fitted, Tests
+from whence.attribution.fitted import Fitted
 from whence.attribution.parameters import Params, a_seed, one_of, parameter
 from whence.core.checks import check_count
 from whence.core.contents import Layout
@@ -56,8 +55,6 @@ class GradDot(Attributor):
         Of the projection.
     memory
         Bytes that gradients and activations may take at a time.
-    batch_size, show_progress
-        As for every method, see ``Attributor``.
 
     Examples
     --------
@@ -83,14 +80,6 @@ class GradDot(Attributor):
 
     def learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         return GradientRecipe.of(self).learn(training, **given)
-
-    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
-        scores: Tensor = fitted.scorer.between(tests.x, tests.features, tests.targets)
-        return scores
-
-    def score_self(self, fitted: Fitted) -> Tensor:
-        scores: Tensor = fitted.scorer.squares()
-        return scores
 
     @property
     def kind(self) -> Kind | None:
@@ -137,16 +126,8 @@ class GradCos(Attributor):
 
     Parameters
     ----------
-    params, projection, loss, seed, memory, batch_size, show_progress
+    params, projection, loss, seed, memory
         As for ``GradDot``, and so is ``gradients`` of ``fit``.
-
-    Examples
-    --------
-    >>> import torch, whence
-    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
-    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
-    >>> whence.methods.GradCos(show_progress=False).fit(model, (x, y)).attribute(x[:3]).shape
-    torch.Size([3, 20])
     """
 
     name: ClassVar[str] = "gradcos"
@@ -160,13 +141,6 @@ class GradCos(Attributor):
 
     def learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         return GradientRecipe.of(self).learn(training, **given)
-
-    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
-        scores: Tensor = fitted.scorer.between(tests.x, tests.features, tests.targets, cosine=True)
-        return scores
-
-    def score_self(self, fitted: Fitted) -> Tensor:
-        return torch.ones(len(fitted.used_labels), device=fitted.used_labels.device)
 
     @property
     def kind(self) -> Kind | None:
@@ -189,7 +163,7 @@ class GradCos(Attributor):
         return self.params == "all"
 
     def _open(self, fitted: Fitted) -> WeightedProducts:
-        return GradientRecipe.of(self).open(fitted)
+        return GradientRecipe.of(self).open(fitted, cosine=True)
 
     def _layout(self, classifier: Classifier) -> Layout:
         return GradientRecipe.of(self).layout(classifier)

@@ -11,7 +11,7 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from whence.attribution.base import Attributor, Capabilities, register
-from whence.attribution.fitted import Fitted, Tests
+from whence.attribution.fitted import Fitted
 from whence.attribution.parameters import a_seed, parameter
 from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.checks import check_flag, check_positive, check_share
@@ -45,23 +45,12 @@ class HingeRP(Attributor):
         Relative duality gap of the weights.
     seed
         Makes a run repeatable.
-    batch_size, show_progress
-        As for every method, see ``Attributor``.
 
     Attributes
     ----------
     coef_ : (class, d) float64 weights W, with the bias as a last column when ``bias`` is set
     alpha_ : (train, class) float32, α: the global attributions
     residual_ : float, ‖W − Σ_i α_i f_iᵀ‖ / ‖W‖
-
-    Examples
-    --------
-    >>> import torch, whence
-    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
-    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
-    >>> explainer = whence.methods.get("hingerp")(show_progress=False).fit(model, (x, y))
-    >>> explainer.attribute(x[:3]).shape
-    torch.Size([3, 20])
     """
 
     name: ClassVar[str] = "hingerp"
@@ -102,19 +91,8 @@ class HingeRP(Attributor):
         points = pack_points(training, alpha, weight, residual)
         return {**points, "constant": torch.tensor(constant, dtype=torch.float64)}
 
-    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
-        scores: Tensor = fitted.scorer.between(tests.features, tests.targets)
-        return scores
-
-    def score_self(self, fitted: Fitted) -> Tensor:
-        scores: Tensor = fitted.scorer.squares(fitted.used_labels)
-        return scores
-
     def _open(self, fitted: Fitted) -> Points:
-        return Points(fitted.arrays, float(fitted.arrays["constant"]))
-
-    def _needs_inputs(self) -> bool:
-        return False
+        return Points(fitted.arrays, fitted.used_labels, float(fitted.arrays["constant"]))
 
     def _layout(self, classifier: Classifier) -> Layout:
         return {**points_layout(classifier, self.bias), "constant": ()}

@@ -44,8 +44,6 @@ class Influence(Attributor):
     damping
         Added to the diagonal of H, above 0: the strength d of a penalty ½d‖W − Ŵ‖² that keeps the layer near
         the trained Ŵ.
-    batch_size, show_progress
-        As for every method, see ``Attributor``.
 
     Examples
     --------
@@ -93,9 +91,6 @@ class Influence(Attributor):
 
     def _open(self, fitted: Fitted) -> Any:
         return fitted_curvature(fitted, last=True)
-
-    def _needs_inputs(self) -> bool:
-        return False
 
     def _layout(self, classifier: Classifier) -> Layout:
         P = classifier.n_parameters

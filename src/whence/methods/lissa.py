@@ -64,23 +64,12 @@ class LiSSA(Attributor):
         Training samples per step.
     seed
         Makes a run repeatable; all tests see the same batches.
-    batch_size, show_progress
-        As for every method, see ``Attributor``.
 
     Attributes
     ----------
     scale_ : float, s
     residual_ : float, the largest ‖(G + damping·I) v − g‖/‖g‖ of the tests of the last call, on all samples;
         NaN before
-
-    Examples
-    --------
-    >>> import torch, whence
-    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
-    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
-    >>> explainer = whence.methods.get("lissa")(damping=0.1, show_progress=False).fit(model, (x, y))
-    >>> explainer.attribute(x[:3]).shape
-    torch.Size([3, 20])
     """
 
     name: ClassVar[str] = "lissa"

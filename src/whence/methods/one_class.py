@@ -37,7 +37,6 @@ class Machines:
 
     Attributes
     ----------
-    nu : (machines,) Σλ/(C·n) of each, the share that lies outside at most
     gap : the largest relative duality gap of a machine
     support, boundary, outside : places of training samples with λ ≠ 0; with 0 < λ < C; at the bound
     """
@@ -51,11 +50,6 @@ class Machines:
             raise contents.refused(f"'lam' must have {columns} columns, nowhere below 0, and has not")
         if int((lam > 0).any(1).sum()) != len(self._arrays["vectors"]):
             raise contents.refused("'vectors' must have a row per sample with coefficients, and has not")
-
-    @property
-    def nu(self) -> Tensor:
-        """The share of each class that lies outside at most."""
-        return self._arrays["nu"]
 
     @property
     def gap(self) -> float:
@@ -84,11 +78,11 @@ class Machines:
         sums: Tensor = (g @ self._weight.T)[torch.arange(len(g)), self._machine(targets)]
         return sums
 
-    def scores(self, features: Tensor, targets: Tensor) -> Tensor:
+    def between(self, tests: Tests) -> Tensor:
         """Compute λ_i g_i·g(x) (B, M)."""
-        return self._expansion.dense(features - self._arrays["centre"], self._machine(targets))
+        return self._expansion.dense(tests.features - self._arrays["centre"], self._machine(tests.targets))
 
-    def self_influence(self) -> Tensor:
+    def squares(self) -> Tensor:
         """Compute λ_i‖g_i‖² (M,)."""
         lam = self._arrays["lam"].sum(1)
         norms = torch.zeros_like(lam)
@@ -158,8 +152,6 @@ class OneClass(Attributor):
         Relative duality gap to reach.
     seed
         Of the solver.
-    batch_size, show_progress
-        As for every method, see ``Attributor``.
 
     Attributes
     ----------
@@ -204,37 +196,25 @@ class OneClass(Attributor):
         # Of its own mean no side is free: the machine of all samples, centred on it, has w = 0 at any C.
         centre = torch.zeros_like(X[0]) if self.by == "whole" else X.mean(0)
         G = (X - centre).cpu().numpy()
-        own = _columns(self.by, task, labels)
+        machine_of = _columns(self.by, task, labels)
         n = 1 if self.by == "whole" else task.n_outputs
-        lam, bounds, nu, gap = np.zeros((len(G), 1 if own is not None else n)), np.zeros(n), np.ones(n), 0.0
+        lam = np.zeros((len(G), 1 if machine_of is not None else n))
+        bounds, nu, gap = np.zeros(n), np.ones(n), 0.0
         for c in bar(
             "Solving one-class machines", n, "classes", parts=range(n), show=self.show_progress and n > 1
         ):
-            some: Mask = own == c if own is not None else labels[:, c] > 0
-            if not some.any():
+            members: Mask = machine_of == c if machine_of is not None else labels[:, c] > 0
+            if not members.any():
                 continue
-            found = self._machine_of(G[some])
-            lam[some, 0 if own is not None else c] = found.lam.toarray()[:, 0]
-            bounds[c], gap = found.C, max(gap, found.gap)
-            nu[c] = _share(found, int(some.sum()))
+            machine = self._machine_of(G[members])
+            lam[members, 0 if machine_of is not None else c] = machine.lam.toarray()[:, 0]
+            bounds[c], gap = machine.C, max(gap, machine.gap)
+            nu[c] = _share(machine, int(members.sum()))
         kept = {"lam": lam, "bounds": bounds, "nu": nu, "gap": np.array([gap])}
         vectors = torch.as_tensor(G[lam.any(axis=1)], device=X.device)
         return {"centre": centre, "vectors": vectors} | {
             name: torch.as_tensor(array, device=X.device) for name, array in kept.items()
         }
-
-    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
-        """Compute scores (B, M)."""
-        scores: Tensor = fitted.scorer.scores(tests.features, tests.targets)
-        return scores
-
-    def score_self(self, fitted: Fitted) -> Tensor:
-        """Compute λ_i‖g_i‖² (M,)."""
-        scores: Tensor = fitted.scorer.self_influence()
-        return scores
-
-    def _needs_inputs(self) -> bool:
-        return False
 
     def _open(self, fitted: Fitted) -> Machines:
         return Machines(self.by, fitted)
@@ -282,6 +262,6 @@ def _columns(by: By, task: Task, labels: Any) -> Ints | None:
     return np.asarray(labels, np.int64) if task.has_classes else None
 
 
-def _share(found: Solution, n: int) -> float:
+def _share(solution: Solution, n: int) -> float:
     """Return ν = Σλ/(C·n)."""
-    return min(1.0, float(found.lam.sum()) / (found.C * n))
+    return min(1.0, float(solution.lam.sum()) / (solution.C * n))

@@ -28,16 +28,6 @@ class RandomAttributor(Attributor):
     ----------
     seed
         Of all scores.
-    batch_size, show_progress
-        As for every method, see ``Attributor``.
-
-    Examples
-    --------
-    >>> import torch
-    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
-    >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
-    >>> RandomAttributor().fit(model, (x, y)).attribute(x[:3]).shape
-    torch.Size([3, 20])
     """
 
     name: ClassVar[str] = "random"

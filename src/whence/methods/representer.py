@@ -39,11 +39,14 @@ class Points:
     ----------
     arrays
         What ``pack_points`` returned.
+    labels
+        Of the training samples (N,).
     constant
         What follows the features to carry the bias, 0 without one.
     """
 
     arrays: Mapping[str, Tensor]
+    labels: Tensor
     constant: float
 
     @property
@@ -61,20 +64,21 @@ class Points:
         """‖W − Σ_i α_i f_iᵀ‖ / ‖W‖."""
         return float(self.arrays["residual"])
 
-    def between(self, tests: Tensor, classes: Tensor) -> Tensor:
-        """Scores (B, N) of features (B, d) for classes (B,)."""
-        classes, square = classes.to(tests.device), self.constant**2
-        scores = torch.addmm(tests.new_full((1,), square), tests, self.arrays["features"].T)
+    def between(self, tests: Tests) -> Tensor:
+        """Scores (B, N) of tests."""
+        features = tests.features
+        classes, square = tests.targets.to(features.device), self.constant**2
+        scores = torch.addmm(features.new_full((1,), square), features, self.arrays["features"].T)
         width = max(1, _BLOCK // max(1, scores.shape[1]))
         for part, chosen in zip(torch.split(scores, width), torch.split(classes, width), strict=True):
             part *= self.arrays["alpha"][chosen]
         return scores
 
-    def squares(self, labels: Tensor) -> Tensor:
-        """Scores (N,) of the training samples at themselves for their labels (N,)."""
+    def squares(self) -> Tensor:
+        """Scores (N,) of the training samples at themselves for their labels."""
         features = self.arrays["features"]
         norms = torch.einsum("nd,nd->n", features, features) + self.constant**2
-        return norms * self.arrays["alpha"].gather(0, labels[None])[0]
+        return norms * self.arrays["alpha"].gather(0, self.labels[None])[0]
 
 
 def pack_points(training: Training, alpha: Doubles, weight: Doubles, residual: float) -> dict[str, Tensor]:
@@ -121,8 +125,6 @@ class Representer(Attributor):
         Append a constant 1 to the features, so that the bias is penalised and attributed too.
     tol
         Residual to reach.
-    batch_size, show_progress
-        As for every method, see ``Attributor``.
 
     Attributes
     ----------
@@ -177,19 +179,8 @@ class Representer(Attributor):
             )
         return pack_points(training, solution.alpha, solution.weight, solution.residual)
 
-    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
-        scores: Tensor = fitted.scorer.between(tests.features, tests.targets)
-        return scores
-
-    def score_self(self, fitted: Fitted) -> Tensor:
-        scores: Tensor = fitted.scorer.squares(fitted.used_labels)
-        return scores
-
     def _open(self, fitted: Fitted) -> Points:
-        return Points(fitted.arrays, float(self.bias))
-
-    def _needs_inputs(self) -> bool:
-        return False
+        return Points(fitted.arrays, fitted.used_labels, float(self.bias))
 
     def _layout(self, classifier: Classifier) -> Layout:
         return points_layout(classifier, self.bias)

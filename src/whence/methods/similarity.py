@@ -44,8 +44,6 @@ class Similarity(Attributor):
         "dot", "cosine" or "l2".
     space
         "features", or "input" for the model's inputs, unchanged.
-    batch_size, show_progress
-        As for every method, see ``Attributor``.
 
     Examples
     --------

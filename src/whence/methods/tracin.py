@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor
 
 from whence.attribution.base import Attributor, Capabilities, register
-from whence.attribution.fitted import Fitted, Tests
+from whence.attribution.fitted import Fitted
 from whence.attribution.parameters import Params, a_seed, one_of, parameter
 from whence.core.checks import check_count, check_number, shown, to_array
 from whence.errors import InvalidInputError
@@ -43,7 +43,7 @@ class TracIn(Attributor):
 
     Parameters
     ----------
-    params, projection, loss, seed, memory, batch_size, show_progress
+    params, projection, loss, seed, memory
         As for ``GradDot``.
 
     Examples
@@ -73,14 +73,6 @@ class TracIn(Attributor):
 
     def learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         return GradientRecipe.of(self).learn(training, given["points"])
-
-    def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
-        scores: Tensor = fitted.scorer.between(tests.x, tests.features, tests.targets)
-        return scores
-
-    def score_self(self, fitted: Fitted) -> Tensor:
-        scores: Tensor = fitted.scorer.squares()
-        return scores
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -21,8 +21,7 @@ from whence.features.training import Classifier, Training
 from whence.gradients.bank import GradientBank, Kind, check_gradients, collect, training_rows
 from whence.gradients.checkpoints import UNSAVED, read_checkpoints
 from whence.gradients.gradients import MEMORY, Weights, margin
-from whence.gradients.last_layer import LastLayerGradients
-from whence.gradients.products import Stored
+from whence.gradients.products import LastLayerGradients, Stored
 from whence.gradients.projection import Dimension, check_dimension, projection_for
 
 _BLOCK = 1024  # samples whose rows are held in float64 at a time
@@ -63,8 +62,6 @@ class TRAK(Attributor):
         Of the projection; checkpoint j has seed + j.
     memory
         Bytes that gradients and activations may take at a time.
-    batch_size, show_progress
-        As for every method, see ``Attributor``.
 
     Examples
     --------

@@ -142,6 +142,6 @@ class BoundModel:
 
 def _fingerprint(extractor: Extractor) -> dict[str, str]:
     """Identify the model by its weights and its blueprint, less what it writes down when it runs."""
-    own = {key.replace("attribute ", "setting ", 1) for key in extractor.notes or ()}
-    plan = without(blueprint(extractor.model), own)
+    written = {key.replace("attribute ", "setting ", 1) for key in extractor.notes or ()}
+    plan = without(blueprint(extractor.model), written)
     return {**store.fingerprint(extractor.model, extractor.layer), **plan}

@@ -162,7 +162,7 @@ class Extractor:
         shared, passes, before = self._passes(inputs)
         if len(passes) == 1:
             return self._joined(before, passes[0][0].features)
-        best = min(passes, key=lambda each: int(heads.differing(shared, *each).sum()))
+        best = min(passes, key=lambda tried: int(heads.differing(shared, *tried).sum()))
         return self._joined(before, best[0].features)
 
     def _joined(self, before: Mapping[str, Tensor], features: Tensor) -> Tensor:
@@ -292,7 +292,9 @@ def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn
         (name,) = shapes_of
         _single_call([call for call in calls if call.name == name], name)
         return name
-    if not shapes_of and (joint := next(filter(None, (heads.sum_of(calls, each) for each in outputs)), None)):
+    if not shapes_of and (
+        joint := next(filter(None, (heads.sum_of(calls, output) for output in outputs)), None)
+    ):
         return joint
     if shapes_of:
         several = ", ".join(f"{name!r} made {shape}" for name, shape in shapes_of.items())

@@ -35,7 +35,7 @@ def paired(logits: Tensor) -> Tensor:
     return torch.cat([-0.5 * logits, 0.5 * logits], 1)
 
 
-class Term(NamedTuple):
+class HeadTerm(NamedTuple):
     """One of the linear layers whose outputs, each times its share, add up to the logits."""
 
     share: float
@@ -55,15 +55,15 @@ Shared = Sequence[tuple[float, Call]]
 """The calls of all layers that the logits are a sum of, with their shares; of most models one, share 1."""
 
 
-def terms(layer: str) -> list[Term]:
+def terms(layer: str) -> list[HeadTerm]:
     """Read the name of a head: one layer, or several as in "0.5*head + 0.5*head_dist"."""
     if _PLUS not in layer:
-        return [Term(1.0, layer)]
+        return [HeadTerm(1.0, layer)]
     several = []
     for part in layer.split(_PLUS):
         share, times, name = part.strip().rpartition("*")
         try:
-            several.append(Term(float(share) if times else 1.0, name))
+            several.append(HeadTerm(float(share) if times else 1.0, name))
         except ValueError:
             raise ModelError(
                 f"'layer' must be a layer's name, or several as in '0.5*a + 0.5*b'. Got {layer!r}."
@@ -71,7 +71,7 @@ def terms(layer: str) -> list[Term]:
     return several
 
 
-def written(several: Sequence[Term]) -> str:
+def written(several: Sequence[HeadTerm]) -> str:
     """Write the name of a head as ``terms`` reads it."""
     return _PLUS.join(t.name if t.share == 1 else f"{t.share:.7g}*{t.name}" for t in several)
 
@@ -205,7 +205,7 @@ def sum_of(calls: Sequence[Call], logits: Tensor) -> str | None:
         share = float(f"{float(shares.mean()):.7g}")  # as it is written
         if (shares - share).abs().max() > 1e-3 * abs(share):
             return None
-        several.append(Term(share, call.name))
+        several.append(HeadTerm(share, call.name))
         shared.append((share, call))
     names = {term.name for term in several}
     return written(several) if len(names) == len(several) > 1 and made_by(shared, logits) else None
@@ -283,9 +283,10 @@ def joint_weight(layers: Sequence[tuple[float, nn.Module]]) -> tuple[Tensor, Ten
 
     The shares are in the features: weights are as they are, biases times their share.
     """
-    each = [(share, *effective(layer)) for share, layer in layers]
-    biases = [share * bias for share, _, bias in each if bias is not None]
-    return torch.cat([weight for _, weight, _ in each], dim=1), torch.stack(biases).sum(0) if biases else None
+    parts = [(share, *effective(layer)) for share, layer in layers]
+    biases = [share * bias for share, _, bias in parts if bias is not None]
+    weight = torch.cat([weight for _, weight, _ in parts], dim=1)
+    return weight, torch.stack(biases).sum(0) if biases else None
 
 
 def listed(layers: Mapping[str, nn.Module], K: int | None = None) -> str:

@@ -157,8 +157,8 @@ def token_losses(model: Any, corpus: Corpus, *, show_progress: bool = True) -> F
             logits = language(**to_model(language, corpus.prompts([corpus[i][0] for i in rows])))
             labels = torch.from_numpy(corpus.labels[rows.start : rows.stop]).to(logits.device)
             losses.append(nn.functional.cross_entropy(logits.float(), labels, reduction="none").cpu())
-    found: Floats = torch.cat(losses).numpy()
-    return found
+    by_token: Floats = torch.cat(losses).numpy()
+    return by_token
 
 
 def writes(model: Any) -> bool:

@@ -36,7 +36,7 @@ def check_layers(name: str, value: Any) -> Asked:
     if isinstance(value, str) and value in WORDS:
         return value
     listed = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-    if listed and value and all(isinstance(each, str) and each for each in value):
+    if listed and value and all(isinstance(layer, str) and layer for layer in value):
         if len({*value}) == len(value):
             return tuple(map(str, value))
         raise InvalidInputError(f"'{name}' must name each layer once. Got {shown(list(value))}.")

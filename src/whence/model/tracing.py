@@ -17,7 +17,7 @@ from whence.model.modules import eagerly, evaluating
 _AUTO = 5  # layers at most
 
 
-class Reading(NamedTuple):
+class LayerInput(NamedTuple):
     """What went into a layer the last time that it ran before the head.
 
     ``is_input`` is whether no weight had a part in it: the model's own input, perhaps in another shape.
@@ -88,7 +88,7 @@ def _is_convolution(module: nn.Module) -> bool:
     return isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d)
 
 
-def _read(model: nn.Module, inputs: Any, head: str) -> tuple[dict[str, Reading], dict[str, Block]]:
+def _read(model: nn.Module, inputs: Any, head: str) -> tuple[dict[str, LayerInput], dict[str, Block]]:
     """What goes into each layer, in order of execution, and the blocks of those that go by samples."""
     n = n_rows(inputs) or 1
     with evaluating(model), eagerly(model), running_on(inputs):
@@ -104,16 +104,16 @@ def _read(model: nn.Module, inputs: Any, head: str) -> tuple[dict[str, Reading],
     return readings, blocks
 
 
-def _run(model: nn.Module, inputs: Any, head: str) -> dict[str, Reading]:
+def _run(model: nn.Module, inputs: Any, head: str) -> dict[str, LayerInput]:
     """Run the model and note what goes into its layers, up to the head; later runs of a layer count."""
-    readings: dict[str, Reading] = {}
+    readings: dict[str, LayerInput] = {}
     layers = {**weighted(model), **{name: model.get_submodule(name) for _, name in terms(head)}}
     have_run: list[nn.Module] = []  # modules with weights
 
     def read(name: str, x: Tensor) -> None:
         if x.is_floating_point() and x.ndim > 1:
             readings.pop(name, None)  # so that it stands where it ran last
-            readings[name] = Reading(layers[name], x.clone(), not have_run)
+            readings[name] = LayerInput(layers[name], x.clone(), not have_run)
 
     with ExitStack() as stack:
         stack.enter_context(watching(model, list(layers), head, read))
@@ -133,7 +133,7 @@ def _by_samples(x: Tensor, one: Tensor, n: int) -> bool:
     return bool((a - b).nan_to_num().norm() <= 0.05 * b.nan_to_num().norm())
 
 
-def _block(name: str, reading: Reading, rows: int, mask: Tensor | None) -> Block | None:
+def _block(name: str, reading: LayerInput, rows: int, mask: Tensor | None) -> Block | None:
     """Choose how a layer's input becomes a vector per sample; None for what is no input of such a layer."""
     layer, x, _ = reading
     if _is_convolution(layer):
@@ -150,7 +150,7 @@ def _block(name: str, reading: Reading, rows: int, mask: Tensor | None) -> Block
     return Block.of(name, "mean", x.shape[-1], True, ())
 
 
-def _distinct(inputs: Any, readings: dict[str, Reading], head: str) -> list[str]:
+def _distinct(inputs: Any, readings: dict[str, LayerInput], head: str) -> list[str]:
     """Name the layers whose inputs differ from those of the ones before, from the head's and the model's."""
     known = [readings[name].x for _, name in terms(head) if name in readings]
     each_part(inputs, lambda part: known.append(part) if isinstance(part, Tensor) else None)
@@ -170,7 +170,9 @@ def _same(a: Tensor, b: Tensor) -> bool:
     return bool(((a == b) | (a.isnan() & b.isnan())).all())
 
 
-def _check_named(name: str, model: nn.Module, readings: dict[str, Reading], blocks: dict[str, Block]) -> None:
+def _check_named(
+    name: str, model: nn.Module, readings: dict[str, LayerInput], blocks: dict[str, Block]
+) -> None:
     """Raise unless features can come from a layer that the user named."""
     if name in blocks:
         return

@@ -87,7 +87,7 @@ class _Attributed:
     def maps(self, coefficients: Tensor) -> Maps:
         """Attributions of Σ_j coefficients_j f_j(x); shapes as for ``Pass.maps``."""
         if coefficients.ndim == 3:
-            return {self._name: torch.stack([self.maps(each)[self._name] for each in coefficients])}
+            return {self._name: torch.stack([self.maps(row)[self._name] for row in coefficients])}
         scalar = _Scalar(self._extractor, self._name, self._pass.inputs)
         what = f"'method' must be a method of captum that attributes one input. {self._captum.name}"
         devices = [self._values.device] if self._values.is_cuda else []

@@ -117,7 +117,7 @@ class Concepts:
 
     def __add__(self, other: Concepts) -> Concepts:
         """Put concepts side by side; such a set is no basis any more."""
-        both = [found.accuracy for found in (self, other)]
+        both = [concepts.accuracy for concepts in (self, other)]
         accuracy = None if both[0] is None or both[1] is None else both[0] + both[1]
         return Concepts(np.concatenate([self.vectors, other.vectors]), self.names + other.names, accuracy)
 

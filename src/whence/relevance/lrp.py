@@ -18,7 +18,7 @@ from whence.model.modules import evaluating
 from whence.model.passes import Pass
 from whence.relevance.graph import check_no_leak
 from whence.relevance.presets import ATTN_LRP_CP, EPSILON, EPSILON_PLUS_FLAT, Rules, as_rules
-from whence.relevance.propagation import Propagation, Source
+from whence.relevance.propagation import Propagation, RelevanceSource
 from whence.relevance.rules import Rule
 from whence.relevance.sources import floating, replaced, tokens_of
 
@@ -34,7 +34,7 @@ class Flow:
     ends : the tensors that it flows to
     """
 
-    def __init__(self, features: Tensor, sources: dict[str, Source]) -> None:
+    def __init__(self, features: Tensor, sources: dict[str, RelevanceSource]) -> None:
         self._features, self._sources = features, sources
         self.ends = [source.leaf for source in sources.values()]
         self.ends += [source.shadow for source in sources.values() if source.shadow is not None]

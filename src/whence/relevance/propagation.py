@@ -108,7 +108,7 @@ class Tag:
 
 
 @dataclass(frozen=True)
-class Source:
+class RelevanceSource:
     """A tensor at which relevance ends: an input, or the embeddings of tokens."""
 
     leaf: Tensor
@@ -127,7 +127,7 @@ class Propagation(HeadMode):
         super().__init__()
         self.rules = rules
         self.tokens = tokens
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, RelevanceSource] = {}
         self.nodes: set[Node] = set()  # approved though they are not linear
         self.used: set[str | type] = set()  # layers and operations whose own rules were needed
         # By identity, with the parameter itself, lest another takes its place in memory.
@@ -148,7 +148,7 @@ class Propagation(HeadMode):
         leaf = values.detach().clone().requires_grad_()
         flat = not is_embedding and (self._deep or isinstance(self._first, SpreadingRule))
         shadow = torch.zeros_like(leaf, requires_grad=True) if flat else None
-        self.sources[name] = Source(leaf, shadow, is_embedding)
+        self.sources[name] = RelevanceSource(leaf, shadow, is_embedding)
         x = leaf.clone()  # since a model may write into its input, which autograd forbids for a leaf
         mask = torch.ones_like(values) if flat else None
         return _tag(x, Tag(shadow=shadow, mask=mask, first=not is_embedding))
@@ -238,8 +238,8 @@ class Propagation(HeadMode):
         values = x.detach()
 
         def places() -> Tensor:
-            found: Tensor = getattr(F, base)(values, *args, **kwargs)[1]
-            return found
+            indices: Tensor = getattr(F, base)(values, *args, **kwargs)[1]
+            return indices
 
         tag = Tag(pooled=None if before.layer is None else Pooled(before.layer, values, places))
         if before.shadow is None or not self._deep:

@@ -69,8 +69,8 @@ def warn_of_data(task: Task, features: Floats, labels: Array) -> None:
     if what := task.label_warning(labels):
         warn(f"{what}. Check the labels.", DataWarning)
     rows = np.flatnonzero(task.known(labels))
-    some = features[rows[:: max(1, len(rows) // _ROWS)]].astype(np.float64)
-    if len(some) > 1 and np.mean((some - some.mean(0)) ** 2) <= _COLLAPSED * np.mean(some**2):
+    sample = features[rows[:: max(1, len(rows) // _ROWS)]].astype(np.float64)
+    if len(sample) > 1 and np.mean((sample - sample.mean(0)) ** 2) <= _COLLAPSED * np.mean(sample**2):
         warn(
             "The features of all training samples are nearly the same, so no sample can be told from "
             "another. Check that the model is trained and that its inputs are prepared as in training.",
@@ -105,6 +105,12 @@ class Faithfulness:
     n_tests: int
 
 
+def cosine(a: Doubles, b: Array) -> float:
+    """Return the cosine of two matrices, each as one vector; 0 where one has no length."""
+    lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(np.vdot(a, b)) / lengths if lengths > 0 else 0.0
+
+
 def new_logits(coef: Doubles, features: Tensor) -> Tensor:
     """Compute logits (B, K) of weights (K, d[+1]), the bias last, in float64: long features leave little."""
     W = torch.as_tensor(coef, device=features.device)
@@ -130,14 +136,13 @@ def faithfulness(coef: Doubles, head: Head, features: Tensor, logits: Tensor | N
     theirs = (head_logits(head, features) if logits is None else logits).double().cpu().numpy()
     # Centring over classes and then one cosine over all entries: the matrices as single rows.
     weights = [W - W.mean(axis=0) for W in (coef[:, : features.shape[1]], head.weight)]
-    lengths = float(np.linalg.norm(weights[0]) * np.linalg.norm(weights[1]))
     named = ours.argmax(1), theirs.argmax(1)
     # Where both name one class only, there is nothing to correlate, of which scikit-learn would warn.
     several = len(np.unique(np.concatenate(named))) > 1
     return Faithfulness(
         agreement=float((named[0] == named[1]).mean()),
         mcc=float(matthews_corrcoef(named[1], named[0])) if several else 0.0,
-        weight_cosine=float(np.vdot(*weights)) / lengths if lengths > 0 else 0.0,
+        weight_cosine=cosine(*weights),
         logit_cosine=mean_cosine(ours, theirs),
         n_tests=len(features),
     )

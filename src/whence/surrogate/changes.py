@@ -38,8 +38,8 @@ class Change:
 
     def __str__(self) -> str:
         parts = {"added": self.added, "removed": len(self.removed), "relabelled": len(self.relabelled)}
-        told = [f"{counted(n, 'sample')} {what}" for what, n in parts.items() if n]
-        return f"{self.when}: {', '.join(told)}"
+        changes = [f"{counted(n, 'sample')} {what}" for what, n in parts.items() if n]
+        return f"{self.when}: {', '.join(changes)}"
 
 
 def first_labels(labels: Array, history: Sequence[Change], task: Task) -> Array:

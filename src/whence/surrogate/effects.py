@@ -26,7 +26,7 @@ from whence.surrogate.agreement import new_logits
 from whence.surrogate.changes import changed_labels
 from whence.surrogate.response import RidgeResponse, SoftmaxResponse
 from whence.surrogate.scores import Parts, Scored
-from whence.surrogate.softmax import extended
+from whence.surrogate.smooth import extended
 from whence.surrogate.solving import SurrogateSolver
 from whence.surrogate.surrogate import Surrogate
 
@@ -36,27 +36,27 @@ Output = Literal["logit", "margin", "log_prob"]
 
 def values(output: Output, logits: Tensor, classes: Tensor) -> Tensor:
     """Return the output (B,) of logits (B, K) for classes (B,)."""
-    own = classes[:, None].to(logits.device)
+    columns = classes[:, None].to(logits.device)
     if output == "log_prob":
-        return logits.log_softmax(1).gather(1, own)[:, 0]
-    target = logits.gather(1, own)[:, 0]
-    return target if output == "logit" else target - _others(logits, own).amax(1)
+        return logits.log_softmax(1).gather(1, columns)[:, 0]
+    target = logits.gather(1, columns)[:, 0]
+    return target if output == "logit" else target - _others(logits, columns).amax(1)
 
 
 def slopes(output: Output, logits: Tensor, classes: Tensor) -> Tensor:
     """Return the derivative (B, K) of the output by the logits (B, K)."""
-    own = classes[:, None].to(logits.device)
-    found = torch.zeros_like(logits).scatter_(1, own, 1.0)
+    columns = classes[:, None].to(logits.device)
+    slope = torch.zeros_like(logits).scatter_(1, columns, 1.0)
     if output == "margin":
-        found.scatter_(1, _others(logits, own).argmax(1, keepdim=True), -1.0)
+        slope.scatter_(1, _others(logits, columns).argmax(1, keepdim=True), -1.0)
     elif output == "log_prob":
-        found = found - logits.softmax(1)
-    return found
+        slope = slope - logits.softmax(1)
+    return slope
 
 
-def _others(logits: Tensor, own: Tensor) -> Tensor:
+def _others(logits: Tensor, columns: Tensor) -> Tensor:
     """Return logits (B, K) in which the own class never comes first."""
-    return logits.scatter(1, own, -torch.inf)
+    return logits.scatter(1, columns, -torch.inf)
 
 
 _HELD = 1 << 22  # numbers of pulls at the weights, or of scores, that are held at a time
@@ -95,7 +95,7 @@ class EffectScorer:
     @cached_property
     def response(self) -> SoftmaxResponse | RidgeResponse:
         """How the surrogate's W responds to a pull at it: H⁻¹."""
-        vectors, C = self._extended(self.surrogate.vectors), self.surrogate.C
+        vectors, C = self.extended(self.surrogate.vectors), self.surrogate.C
         if not self._classes:
             return RidgeResponse(vectors, C)
         labels = torch.as_tensor(self.surrogate.labels[self.surrogate.support], device=vectors.device)
@@ -110,12 +110,12 @@ class EffectScorer:
 
     def parts(self, features: Tensor, target: int, indices: Sequence[int]) -> Parts:
         """Return what effects are at the features of either sample, which they are linear in."""
-        test, d = self._extended(features).double(), features.shape[1]
+        test, d = self.extended(features).double(), features.shape[1]
         slope = self.slopes(features, torch.tensor([target]))[0]  # (K,)
         rows = self.surrogate.rows(indices)
         vectors, lam = self.surrogate.vectors[rows], self._coefficients[rows]
         answer = self.response((slope[:, None] * test)[None])[0]  # (K, D)
-        pulls = lam[:, :, None] * self._extended(vectors).double()[:, None]  # (m, K, D)
+        pulls = lam[:, :, None] * self.extended(vectors).double()[:, None]  # (m, K, D)
         on_test = torch.einsum("k,mkd->md", slope, self.response(pulls))
         bias = self.surrogate.constant * on_test[:, d:].sum(1)
         return Parts(vectors, on_test[:, :d], (lam @ answer)[:, :d], bias, None)
@@ -135,7 +135,7 @@ class EffectScorer:
         parts = []
         for rows in watched(blocks, len(vectors), "Self-influence", show_progress):
             f, lam = vectors[rows], self._coefficients[rows]
-            extended_rows = self._extended(f).double()[:, None]
+            extended_rows = self.extended(f).double()[:, None]
             pulls = self.slopes(f, labels[rows])[:, :, None] * extended_rows
             parts.append((self.response(pulls) * (lam[:, :, None] * extended_rows)).sum((1, 2)))
         out = vectors.new_zeros(self._n_used)
@@ -150,12 +150,12 @@ class EffectScorer:
         tests : features (b, d) of tests and their targets (b,), some at a time
         """
         surrogate = self.surrogate
-        vectors = self._extended(surrogate.vectors)
+        vectors = self.extended(surrogate.vectors)
         pull = torch.zeros(
             surrogate.task.n_outputs, vectors.shape[1], dtype=torch.float64, device=vectors.device
         )
         for features, targets in tests:
-            f = self._extended(features.to(vectors)).double()
+            f = self.extended(features.to(vectors)).double()
             pull += self.slopes(features.to(vectors), targets).T @ f
         answer = self.response(pull[None])[0]
         effects = ((vectors.double() @ answer.T) * self._coefficients).sum(1)
@@ -180,12 +180,12 @@ class EffectScorer:
 
     def _effects(self, features: Tensor, targets: Tensor) -> Tensor:
         """Compute effects (B, S) on tests with features (B, d), in float64, some tests at a time."""
-        vectors, lam = self._extended(self.surrogate.vectors), self._coefficients
+        vectors, lam = self.extended(self.surrogate.vectors), self._coefficients
         K = lam.shape[1]
         width = max(1, _HELD // (max(vectors.shape) * K))
         parts = []
         for f, c in zip(torch.split(features, width), torch.split(targets, width), strict=True):
-            pulls = self.slopes(f, c)[:, :, None] * self._extended(f).double()[:, None]
+            pulls = self.slopes(f, c)[:, :, None] * self.extended(f).double()[:, None]
             answers = self.response(pulls)  # (b, K, D)
             effects = answers.new_zeros(len(f), len(vectors))
             for k in range(K):  # class by class: no array of tests, samples and classes
@@ -193,7 +193,7 @@ class EffectScorer:
             parts.append(effects)
         return torch.cat(parts) if parts else lam.new_zeros(0, len(vectors))
 
-    def _extended(self, features: Tensor) -> Tensor:
+    def extended(self, features: Tensor) -> Tensor:
         """Return features (B, D) with the constant that carries the bias."""
         constant = self.surrogate.constant
         if not constant:
@@ -269,7 +269,7 @@ class GroupEffect:
         return "\n".join([*lines, "", self._verdict()])
 
     def _what(self) -> str:
-        removed, relabelled = (counted(len(some), "sample") for some in (self.removed, self.relabelled))
+        removed, relabelled = (counted(len(places), "sample") for places in (self.removed, self.relabelled))
         if not self.relabelled:
             return f"Without {removed}"
         other = f"{relabelled} under another label"
@@ -375,6 +375,5 @@ class _Question:
     def first_order(self, features: Tensor, targets: Tensor) -> Doubles:
         """Compute the change of the output for tests with features (B, d)."""
         slope = self.scorer.slopes(features, targets)
-        tests = extended(features.double().cpu().numpy(), self.scorer.surrogate.constant)
-        change = (slope * (torch.as_tensor(tests, device=features.device) @ self.change.T)).sum(1)
+        change = (slope * (self.scorer.extended(features.double()) @ self.change.T)).sum(1)
         return np.asarray(change.cpu().numpy(), np.float64)

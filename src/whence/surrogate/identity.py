@@ -40,11 +40,11 @@ def check_sketch(kept: Floats, known: Mask, features: Floats, rows: Ints, argume
 
     E (s·δ)² = ‖δ‖² for random signs s, so that sums tell how far features are apart.
     """
-    own = kept[known, :WIDTH].astype(np.float64)
+    sums = kept[known, :WIDTH].astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):  # features that are not finite: sums that are neither
         before, now = kept[rows, :WIDTH].astype(np.float64), _sums(features).astype(np.float64)
         apart = np.sqrt(((now - before) ** 2).mean(axis=1))
-    spread = float(np.sqrt(((own - own.mean(axis=0)) ** 2).mean())) if len(own) else 0.0
+    spread = float(np.sqrt(((sums - sums.mean(axis=0)) ** 2).mean())) if len(sums) else 0.0
     length = np.sqrt((before**2).mean(axis=1))
     same = apart <= np.maximum(_SPREAD * spread, _ROUNDING * length) + 1e-12  # never so for NaN
     other = rows[~same]

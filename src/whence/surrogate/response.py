@@ -52,22 +52,22 @@ class SoftmaxResponse:
         """H (K·r, K·r), by one product of all p_i ⊗ f_i with themselves."""
         K, r = self._chances.shape[1], self._rows.shape[1]
         out = torch.eye(K * r, dtype=torch.float64, device=self._rows.device)
-        for some in self._blocks():
-            f, p = self._rows[some].double(), self._chances[some]
+        for part in self._blocks():
+            f, p = self._rows[part].double(), self._chances[part]
             pairs = (p[:, :, None] * f[:, None]).flatten(1)  # (s, K·r)
             out.addmm_(pairs.T, pairs, alpha=-self._C)
             for k in range(K):
-                own = slice(k * r, (k + 1) * r)
-                out[own, own].addmm_(pairs[:, own].T, f, alpha=self._C)
+                block = slice(k * r, (k + 1) * r)
+                out[block, block].addmm_(pairs[:, block].T, f, alpha=self._C)
         return out
 
     def _mean(self) -> Tensor:
         """I + C Σ_i q_i f_i f_iᵀ (r, r), what H is to the classes on average."""
         out = torch.eye(self._rows.shape[1], dtype=torch.float64, device=self._rows.device)
         q = self._C * (self._chances * (1 - self._chances)).mean(1)
-        for some in self._blocks():
-            f = self._rows[some].double()
-            out.addmm_((q[some, None] * f).T, f)
+        for part in self._blocks():
+            f = self._rows[part].double()
+            out.addmm_((q[part, None] * f).T, f)
         return out
 
     def _blocks(self) -> list[slice]:
@@ -92,8 +92,8 @@ class SoftmaxResponse:
         """H x of x (B, K, r)."""
         B, K, r = x.shape
         out, flat = x.clone().reshape(B * K, r), x.reshape(B * K, r)
-        for some in self._blocks():
-            f, p = self._rows[some].double(), self._chances[some].T  # (s, r), (K, s)
+        for part in self._blocks():
+            f, p = self._rows[part].double(), self._chances[part].T  # (s, r), (K, s)
             moved = (flat @ f.T).reshape(B, K, -1) * p
             moved -= p * moved.sum(1, keepdim=True)
             out.addmm_(moved.reshape(B * K, -1), f, alpha=self._C)
@@ -141,7 +141,7 @@ class RidgeResponse:
         """H⁻¹ of pulls (B, K, D), each by itself, in float64."""
         flat = pulls.double().reshape(-1, pulls.shape[-1]).T
         if self._rows is None:
-            found = torch.cholesky_solve(flat, self._factor)
+            response = torch.cholesky_solve(flat, self._factor)
         else:
-            found = flat - self._rows.T @ torch.cholesky_solve(self._rows @ flat, self._factor)
-        return found.T.reshape(pulls.shape)
+            response = flat - self._rows.T @ torch.cholesky_solve(self._rows @ flat, self._factor)
+        return response.T.reshape(pulls.shape)

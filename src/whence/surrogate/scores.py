@@ -131,14 +131,14 @@ class Vectors:
     def lengths(self) -> Tensor:
         """‖f_i‖ of each row, (S,), in float64."""
         blocks = (self[part] for part in self.parts(len(self)))
-        found = [torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) for rows in blocks]
-        return torch.cat(found) if found else self.like.new_zeros(0, dtype=torch.float64)
+        norms = [torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) for rows in blocks]
+        return torch.cat(norms) if norms else self.like.new_zeros(0, dtype=torch.float64)
 
     def squared_norms(self) -> Tensor:
         """‖f_i‖² of each row, (S,)."""
         blocks = (self[part] for part in self.parts(len(self)))
-        found = [torch.einsum("sd,sd->s", rows, rows) for rows in blocks]
-        return torch.cat(found) if found else self.like.new_zeros(0)
+        norms = [torch.einsum("sd,sd->s", rows, rows) for rows in blocks]
+        return torch.cat(norms) if norms else self.like.new_zeros(0)
 
 
 class Expansion:
@@ -219,10 +219,10 @@ class Expansion:
         for rows, part, samples, scores in self._blocks(tests, target):
             for place, side in enumerate(rank(scores, k) if len(samples) else ()):
                 whole = ranked[place]
-                found = Ranked(samples[side.indices.clamp(min=0)].where(side.indices >= 0, -1), side.scores)
+                best = Ranked(samples[side.indices.clamp(min=0)].where(side.indices >= 0, -1), side.scores)
                 if part.start:  # what comes first wins a tie
-                    found = merged([Ranked(whole.indices[rows], whole.scores[rows]), found], k, place)
-                whole.indices[rows], whole.scores[rows] = found
+                    best = merged([Ranked(whole.indices[rows], whole.scores[rows]), best], k, place)
+                whole.indices[rows], whole.scores[rows] = best
         return ranked[0], ranked[1]
 
     def _tests(self, tests: Tensor) -> Tensor:
@@ -239,14 +239,14 @@ class Expansion:
             lam, samples = self._lam[entries], self._sample[entries]
             rows = torch.nonzero(target == c)[:, 0].to(tests.device)
             everyone = len(lam) == len(self.vectors)
-            for some in self.vectors.parts(len(lam)):
-                chosen = self.vectors[some if everyone else self._vector[entries][some]]
+            for chunk in self.vectors.parts(len(lam)):
+                chosen = self.vectors[chunk if everyone else self._vector[entries][chunk]]
                 vectors = chosen.to(self.dtype).T
                 width = max(1, _BLOCK // max(1, vectors.shape[1]))
                 for part in torch.split(rows, width):
                     # What the bias adds is what the product starts from: no pass of its own.
                     products = torch.addmm(square, tests[part], vectors)
-                    yield part, some, samples[some], products.mul_(lam[some])
+                    yield part, chunk, samples[chunk], products.mul_(lam[chunk])
 
 
 def _zeros(like: Tensor, rows: int, columns: int) -> Tensor:

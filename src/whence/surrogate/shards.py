@@ -51,7 +51,7 @@ def strongest(surrogate: Surrogate, tests: Tensor, target: Tensor, k: int) -> tu
     asked = surrogate.stored.as_read(tests).cpu().numpy(), target.numpy(), k
     for left in reversed(range(_TRIES)):
         try:
-            found = group.call("top_k", *asked)
+            answers = group.call("top_k", *asked)
         except LostError:
             if not left:
                 raise
@@ -59,7 +59,7 @@ def strongest(surrogate: Surrogate, tests: Tensor, target: Tensor, k: int) -> tu
             break
     sides = []
     for side in (0, 1):  # for and against
-        shards = [Ranked(*map(torch.from_numpy, shard[side])) for shard in found]
+        shards = [Ranked(*map(torch.from_numpy, shard[side])) for shard in answers]
         best = merged(shards, k, side)
         scores = best.scores.to(tests.device, surrogate.expansion.dtype)
         sides.append(Ranked(best.indices.to(tests.device), scores))
@@ -83,10 +83,6 @@ class _Part:
     lam: csr_array
     constant: float
 
-    def open(self) -> _Shard:
-        """Make what ranks them, where it stays."""
-        return _Shard(self)
-
 
 class _Shard:
     """Ranks some support vectors."""
@@ -102,11 +98,11 @@ class _Shard:
         sides = self._expansion.top_k(
             torch.from_numpy(np.array(tests)), torch.from_numpy(np.array(target)), k
         )
-        found = []
+        ranked = []
         for side in sides:
             places = side.indices.numpy()
-            found.append((np.where(places >= 0, self._support[places], -1), side.scores.numpy()))
-        return found
+            ranked.append((np.where(places >= 0, self._support[places], -1), side.scores.numpy()))
+        return ranked
 
 
 _groups: WeakKeyDictionary[Surrogate, tuple[Engine, Group]] = WeakKeyDictionary()
@@ -122,5 +118,5 @@ def _held(surrogate: Surrogate, chosen: Engine, n: int) -> Group:
         for first, end in pairwise(cuts):
             lam = csr_array(surrogate.lam[support[first:end]])
             parts.append(_Part(vectors[first:end], support[first:end], lam, surrogate.constant))
-        kept = _groups[surrogate] = chosen, chosen.group(_Part.open, parts, 1)
+        kept = _groups[surrogate] = chosen, chosen.group(_Shard, parts, 1)
     return kept[1]

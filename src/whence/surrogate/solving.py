@@ -70,13 +70,14 @@ class SurrogateSolver(ABC):
     loss: ClassVar[str]
     """Tells solutions in the cache apart."""
 
-    @abstractmethod
     def of_features(
         self, features: Floats, labels: Array, head: Head | None, C: float | Literal["auto"]
     ) -> SurrogateSolution:
         """Choose C where it is "auto", and solve on the samples whose label is known."""
+        known = self.task.known(labels)
+        solution = self._fit(taken(features, known), labels[known], head, C)
+        return solution._replace(lam=for_all(solution.lam, known))
 
-    @abstractmethod
     def again(
         self, features: Floats, labels: Array, lam: csr_array, C: float, constant: float | None
     ) -> SurrogateSolution:
@@ -84,6 +85,21 @@ class SurrogateSolver(ABC):
 
         ``constant`` carries the bias; None computes it as a fit does.
         """
+        known = self.task.known(labels)
+        solution = self._refit(taken(features, known), labels[known], lam[known], C, constant)
+        return solution._replace(lam=for_all(solution.lam, known), note="solved again")
+
+    @abstractmethod
+    def _fit(
+        self, X: Floats, labels: Array, head: Head | None, C: float | Literal["auto"]
+    ) -> SurrogateSolution:
+        """Do the work of ``of_features``, all of whose labels are known."""
+
+    @abstractmethod
+    def _refit(
+        self, X: Floats, labels: Array, lam: csr_array, C: float, constant: float | None
+    ) -> SurrogateSolution:
+        """Do the work of ``again``, all of whose labels are known."""
 
     def of_bank(
         self,
@@ -101,9 +117,9 @@ class SurrogateSolver(ABC):
 
         if cache_dir is None or not bank.checksum:  # without which nobody could tell whose solution it is
             return now()
-        own = self.options
-        options = {"loss": self.loss, "C": C, "bias": own.bias, "tol": own.tol, "seed": own.seed}
-        options["normalise"] = own.normalise
+        hyper = self.options
+        options = {"loss": self.loss, "C": C, "bias": hyper.bias, "tol": hyper.tol, "seed": hyper.seed}
+        options["normalise"] = hyper.normalise
         parts = {**bank.parts, "data features": f"{bank.features.shape} {bank.checksum}"}
         parts |= {name: str(value) for name, value in options.items()}
         solver = fingerprint.source("whence.svm", "whence.surrogate.solving", "whence.features.rows")
@@ -163,43 +179,32 @@ class HingeSolver(SurrogateSolver):
 
     loss: ClassVar[str] = "hinge"
 
-    def of_features(
-        self, features: Floats, labels: Array, head: Head | None, C: float | Literal["auto"]
+    def _fit(
+        self, X: Floats, labels: Array, head: Head | None, C: float | Literal["auto"]
     ) -> SurrogateSolution:
-        """Choose C where that is asked for, and solve on the samples whose label is known."""
-        some, choice = self.task.known(labels), None
-        X, y = taken(features, some), labels[some]
-        lengths = row_lengths(X) if self.options.normalise else None
+        lengths, choice = row_lengths(X) if self.options.normalise else None, None
         X = self._read(X)
         constant = self._constant(X)
         if C == "auto":
             choice = choose_C(
-                X, y, head=head, lengths=lengths, show_progress=self.options.show_progress,
+                X, labels, head=head, lengths=lengths, show_progress=self.options.show_progress,
                 **self._common(constant) | {"problem": self.task.problems},
             )  # fmt: skip
             C = choice.C
-        settled = replace(self, task=self.task.with_choice(choice))
-        solved = settled._solve(X, y, C, None, constant)
-        return solved._replace(lam=for_all(solved.lam, some), choice=choice)
+        chosen = replace(self, task=self.task.with_choice(choice))
+        return chosen._solve(X, labels, C, None, constant)._replace(choice=choice)
 
-    def again(
-        self, features: Floats, labels: Array, lam: csr_array, C: float, constant: float | None
+    def _refit(
+        self, X: Floats, labels: Array, lam: csr_array, C: float, constant: float | None
     ) -> SurrogateSolution:
-        """Solve on the samples whose label is known, from the λ (N, K) of a similar problem.
-
-        ``constant`` carries the bias; None makes it as a fit does.
-        """
-        some = self.task.known(labels)
-        X = self._read(taken(features, some))
-        constant = self._constant(X) if constant is None else constant
-        solved = self._solve(X, labels[some], C, lam[some], constant)
-        return solved._replace(lam=for_all(solved.lam, some), note="solved again")
+        X = self._read(X)
+        return self._solve(X, labels, C, lam, self._constant(X) if constant is None else constant)
 
     def _solve(
         self, features: Floats, labels: Array, C: float, start: csr_array | None, constant: float
     ) -> SurrogateSolution:
         with gap_bar(self.options.tol, self.options.show_progress) as bar:
-            found = solver(features, self.task)(
+            solution = solver(features, self.task)(
                 features,
                 labels,
                 C=C,
@@ -209,27 +214,22 @@ class HingeSolver(SurrogateSolver):
                 callback=bar,
                 **self._common(constant),
             )
-        return SurrogateSolution(found.lam, found.weight, found.C, found.gap, None, constant)
+        return SurrogateSolution(solution.lam, solution.weight, solution.C, solution.gap, None, constant)
 
     def _read(self, features: Floats) -> Floats:
         """Return features (N, d) as the surrogate reads them."""
         return unit_rows(features) if self.options.normalise else features
 
     def _common(self, constant: float) -> dict[str, Any]:
-        task = {"problem": self.task.problem, "n_classes": self.task.n_outputs}
-        return {
-            **task,
-            "bias": constant or False,
-            "seed": self.options.seed,
-            "n_threads": self.options.n_threads,
-        }
+        task = {"problem": self.task.problem, "n_classes": self.task.n_outputs, "bias": constant or False}
+        return {**task, "seed": self.options.seed, "n_threads": self.options.n_threads}
 
 
-def for_all(lam: csr_array, some: Mask) -> csr_array:
+def for_all(lam: csr_array, known: Mask) -> csr_array:
     """Return λ (N, K) of all samples by that of those where a mask (N,) is True; the others have 0."""
-    entries = np.zeros(len(some) + 1, dtype=lam.indptr.dtype)
-    entries[1:][some] = np.diff(lam.indptr)
-    return csr_array((lam.data, lam.indices, np.cumsum(entries)), shape=(len(some), lam.shape[1]))
+    entries = np.zeros(len(known) + 1, dtype=lam.indptr.dtype)
+    entries[1:][known] = np.diff(lam.indptr)
+    return csr_array((lam.data, lam.indices, np.cumsum(entries)), shape=(len(known), lam.shape[1]))
 
 
 def _write(path: Path, solved: SurrogateSolution) -> None:

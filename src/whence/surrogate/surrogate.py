@@ -22,6 +22,7 @@ from whence.features.folder import BankPlace
 from whence.model.heads import Head
 from whence.surrogate.agreement import (
     Faithfulness,
+    cosine,
     faithfulness,
     head_logits,
     new_logits,
@@ -219,10 +220,10 @@ class Surrogate:
 
     def self_influence(self) -> Tensor:
         """λ_{i,y_i}‖f_i‖² of every training sample, (N,); for other tasks with Σ_c |λ_ic|, as a rule."""
-        own = self.task.label_weights(self.lam[self.support])
+        weights = self.task.label_weights(self.lam[self.support])
         norms = self.stored.squared_norms() + self.constant**2
         out = norms.new_zeros(len(self.labels))
-        out[torch.as_tensor(self.support, device=out.device)] = norms * torch.as_tensor(own).to(norms)
+        out[torch.as_tensor(self.support, device=out.device)] = norms * torch.as_tensor(weights).to(norms)
         return out
 
     def faithfulness(self, features: Tensor, logits: Tensor | None = None) -> Faithfulness:
@@ -238,10 +239,8 @@ class Surrogate:
         agreement, alike = self.task.compare_outputs(
             self.logits(features).cpu().numpy(), theirs.double().cpu().numpy()
         )
-        weights = self.coef[:, : features.shape[1]], self.head.weight.astype(np.float64)
-        lengths = float(np.linalg.norm(weights[0]) * np.linalg.norm(weights[1]))
-        cosine = float(np.vdot(*weights)) / lengths if lengths > 0 else 0.0
-        return Faithfulness(agreement, None, cosine, alike, len(features))
+        alignment = cosine(self.coef[:, : features.shape[1]], self.head.weight.astype(np.float64))
+        return Faithfulness(agreement, None, alignment, alike, len(features))
 
 
 def _narrowed(values: Array) -> Array:
