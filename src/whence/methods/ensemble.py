@@ -175,7 +175,7 @@ class Ensemble(Attributor):
 
     def _unfitted(self, n: int) -> list[Attributor]:
         """Return one new attributor per model, or raise."""
-        given = METHODS.get(self.members, "members") if isinstance(self.members, str) else self.members
+        given: Any = METHODS.get(self.members, "members") if isinstance(self.members, str) else self.members
         made = list[Attributor]()
         if METHODS.accepts(given):
             made = [given(batch_size=self.batch_size, show_progress=self.show_progress) for _ in range(n)]
