@@ -11,11 +11,8 @@ import torch
 from torch import nn
 
 from tests.helpers.lazy import Lazy, N, arrays, net
-from whence import engine
-from whence.data import Batch
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, extract
-from whence.features.forward import Forward
 
 
 def deep() -> nn.Module:
@@ -113,41 +110,9 @@ def test_layers_are_part_of_what_a_bank_depends_on(tmp_path: Path) -> None:
     assert again.layers == first.layers
 
 
-def test_a_bank_of_layers_is_taken_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = quiet(layers="all", batch_size=40, cache_dir=tmp_path / "whole")
-    batches = iter([1, 2, 3])
-
-    def rows(self: Forward, batch: Batch, plain: Any = Forward.rows) -> Any:
-        if next(batches, None) is None:
-            raise KeyboardInterrupt
-        return plain(self, batch)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Forward, "rows", rows)
-        with pytest.raises(KeyboardInterrupt):
-            quiet(layers="all", batch_size=40, cache_dir=tmp_path / "cut")
-    bank = quiet(layers="all", batch_size=40, cache_dir=tmp_path / "cut")
-    assert bank.note == "resumed at sample 120"
-    assert np.array_equal(bank.features, whole.features)
-    assert bank.layers == whole.layers
-
-
-def test_processes_give_the_same_bits() -> None:
-    here = quiet(layers="all", batch_size=64)
-    with engine.using("processes:2"):
-        there = quiet(layers="all", batch_size=64)
-    assert np.array_equal(here.features, there.features)
-
-
 def test_half_precision_and_autocast() -> None:
     np.testing.assert_allclose(
         quiet(layers="all", dtype="float16").features, expected(), rtol=3e-3, atol=1e-3
     )
     mixed = quiet(layers="all", autocast="bfloat16").features
     np.testing.assert_allclose(mixed, expected(), rtol=0.1, atol=0.02)
-
-
-@pytest.mark.parametrize("asked", ["first", 0, [], ["2", "2"], ["9"], 4])
-def test_wrong_layers_are_refused(asked: Any) -> None:
-    with pytest.raises(InvalidInputError, match="'layers' must"):
-        quiet(layers=asked)

@@ -422,13 +422,6 @@ def test_help_says_what_all_methods_take(method: str) -> None:
     assert ("checkpoints" in more or "checkpoints\n" in told) == (method in ("tracin", "trak", "ensemble"))
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_an_option_that_no_method_has_is_refused(method: str) -> None:
-    case = trained("mlp")
-    with pytest.raises(TypeError, match="cashe_dir"):
-        make(method).fit(case.model, (case.x, case.y), cashe_dir="x")
-
-
 def test_names_of_classes_are_given_to_any_method() -> None:
     case = trained("mlp")
     e = make("similarity").fit(case.model, (case.x, case.y), class_names=["a", "b", "c"])

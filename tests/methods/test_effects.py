@@ -135,13 +135,6 @@ def test_log_probabilities_and_margins_are_what_they_say() -> None:
     assert values("log_prob", given, classes).item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_an_effect_on_oneself_is_that_of_the_matrix(data: Any) -> None:
-    f, y, _ = data
-    e = fit(data, output="log_prob")
-    whole = e.attribute(features=f, target=y)
-    torch.testing.assert_close(e.self_influence(), whole.diagonal(), rtol=1e-3, atol=1e-6)
-
-
 def test_the_gap_bounds_how_far_the_objective_is_from_its_minimum(data: Any) -> None:
     f, y, _ = data
     F = with_constant(f, 2.0)
@@ -194,16 +187,6 @@ def test_c_is_found_where_the_losses_are_equal() -> None:
     assert suited(solve, 100.0, 1e-3, 0.5)[0] == pytest.approx(1.0, rel=0.1)
     assert len(asked) <= 2 + 8
     assert suited(solve, 100.0, 1e-3, 5.0)[0] == pytest.approx(1e-3)  # no C has so much loss
-
-
-def test_it_is_saved_whole(data: Any, tmp_path: Path) -> None:
-    *_, tests = data
-    e = fit(data, output="margin")
-    e.save(tmp_path / "it.whence")
-    again = whence.load(tmp_path / "it.whence")
-    assert isinstance(again, whence.Effects)
-    assert torch.equal(again.attribute(features=tests), e.attribute(features=tests))
-    assert (again.C_, again.gap_, again.output) == (e.C_, e.gap_, "margin")
 
 
 def test_solutions_are_kept_and_taken_again(

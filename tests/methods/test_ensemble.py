@@ -137,12 +137,6 @@ def test_one_line_and_its_spread() -> None:
     assert not whence.Ensemble(member).fit(models[0], (x, y)).spread(tests).any()
 
 
-def test_effects_of_several_models() -> None:
-    models, x, y, tests = problem(2)
-    ensemble = whence.Ensemble(whence.Effects(show_progress=False)).fit(models, (x, y))
-    assert ensemble.attribute(tests).shape == ensemble.spread(tests).shape == (B, N)
-
-
 def test_checkpoints_and_banks_stand_for_models(tmp_path: Any) -> None:
     models, x, y, tests = problem()
     expected = Ensemble(member).fit(models, (x, y)).attribute(tests, 1)

@@ -14,7 +14,6 @@ from scipy.stats import pearsonr, spearmanr
 from torch import Tensor, nn
 from torch.nn import functional
 
-import whence
 from whence.errors import InvalidInputError, ModelError, StoreError
 from whence.features import extract
 from whence.features.training import Training
@@ -100,18 +99,6 @@ def test_curvature_of_the_last_layer_is_the_hessian() -> None:
     torch.testing.assert_close(layer.product(V, rows), V @ H, rtol=1e-10, atol=1e-13)
 
 
-def test_products_are_differences_of_gradients() -> None:
-    x, y, w, _, _ = problem()
-    v = torch.randn(len(w), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-
-    def gradient(w: Tensor) -> Tensor:
-        return torch.autograd.functional.jacobian(lambda w: loss_of(w, x, y).mean(), w)
-
-    h = 1e-5
-    expected = (gradient(w + h * v) - gradient(w - h * v)) / (2 * h)
-    torch.testing.assert_close(layer_of(w, x, y).product(v[None])[0], expected, rtol=1e-7, atol=1e-9)
-
-
 def test_gradients_of_the_last_layer() -> None:
     x, y, w, _, _ = problem()
     J = torch.autograd.functional.jacobian(lambda w: loss_of(w, x, y), w)
@@ -164,16 +151,6 @@ def test_scores_predict_leaving_samples_out() -> None:
     left_out = torch.stack(grown, 1)
     assert pearsonr(scores.flatten(), left_out.flatten())[0] > 0.99
     assert min(pearsonr(a, b)[0] for a, b in zip(scores, left_out, strict=True)) > 0.98
-
-
-def test_self_influence_is_the_quadratic_form() -> None:
-    x, y, w, _, _ = problem()
-    explainer = Influence(DAMPING, **QUIET).fit(model_of(w), (x.float(), y))
-    J = torch.autograd.functional.jacobian(lambda w: loss_of(w, x, y), w)
-    H = torch.autograd.functional.hessian(lambda w: loss_of(w, x, y).mean(), w)
-    H += DAMPING * torch.eye(len(w), dtype=torch.float64)
-    expected = (J * torch.linalg.solve(H, J.T).T).sum(1) / N
-    torch.testing.assert_close(explainer.self_influence().double(), expected, rtol=1e-4, atol=1e-8)
 
 
 def test_a_layer_without_bias_has_none() -> None:
@@ -367,14 +344,6 @@ def test_all_parameters_against_dense_algebra(method: str) -> None:
     torch.testing.assert_close(
         explainer.self_influence().double(), own, rtol=0, atol=2e-3 * own.abs().max().item()
     )
-
-
-def test_arnoldi_of_all_parameters_needs_no_training_set_after_fitting(tmp_path: Path) -> None:
-    model, x, y, tests = images()
-    explainer = Arnoldi("all", dimension=20, projections=10, **QUIET).fit(model, (x, y))
-    explainer.save(tmp_path / "x.whence")
-    back = whence.load(tmp_path / "x.whence", model=model)
-    assert torch.equal(back.attribute(tests), explainer.attribute(tests))
 
 
 # EK-FAC

@@ -124,14 +124,6 @@ def test_residual_is_what_the_points_leave_of_the_weights(monkeypatch: pytest.Mo
     assert explainer.residual_ == pytest.approx(expected.item(), rel=1e-4)
 
 
-def test_scores_come_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, x, y, tests = problem()
-    explainer = Representer(**QUIET).fit(model, (x, y))
-    whole = explainer.attribute(tests)
-    monkeypatch.setattr("whence.methods.representer._BLOCK", 3 * N)
-    assert torch.equal(explainer.attribute(tests), whole)
-
-
 @pytest.mark.parametrize("l2", [0, -1, float("inf"), None])
 def test_a_bad_penalty_is_named(l2: Any) -> None:
     model, x, y, _ = problem()

@@ -286,16 +286,6 @@ def test_blocks_are_scaled_and_the_head_with_them() -> None:
         np.testing.assert_allclose(logits, model(x), rtol=1e-5, atol=1e-6)
 
 
-def test_a_layer_that_never_fires_keeps_its_zeros() -> None:
-    assert (
-        Layers("all", (Block("a", "vector", 2, width=2), Block("b", "vector", 2, width=2)))
-        .scaled([0.0, 4.0])
-        .blocks[0]
-        .scale
-        == 1.0
-    )
-
-
 def test_every_family_has_features_of_its_layers(family: Family) -> None:
     model, inputs = family.made()
     model.train()
@@ -349,9 +339,3 @@ def test_a_layer_that_does_not_run_for_a_batch_is_named() -> None:
     assert found(x).shape == (6, 8)
     with pytest.raises(ModelError, match="Layer 'second' must run before the head"):
         found(x[:1])
-
-
-def test_layers_tell_what_they_are() -> None:
-    text = str(chosen(Vgg(), IMAGES))
-    assert text.splitlines()[0] == "'features.3.0': 8 × 16 × 16, pooled to 8 × 11 × 11; divided by 1"
-    assert "by random signs to 1,024" in str(Block.of("a", "mean", 2000, True, ()))

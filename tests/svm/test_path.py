@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import warnings
 
 import numpy as np
 import pytest
 
 from tests.helpers import oracle
-from whence.core import contents
-from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError, StoreError
-from whence.svm import CChoice, CrammerSinger, choose_C, solve, solve_path
+from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError
+from whence.svm import CrammerSinger, choose_C, solve, solve_path
 from whence.svm.inputs import length
 from whence.svm.likeness import mean_cosine
 from whence.svm.path import PathPoint, _best, _split
@@ -47,16 +44,6 @@ def test_every_gap_of_a_path_is_that_of_the_returned_weights() -> None:
         gap = (primal - oracle.dual(X, y, s.lam.toarray(), True)) / primal
         assert s.gap == pytest.approx(gap, abs=1e-12)
         assert gap <= 1e-3
-
-
-def test_an_empty_path_is_empty() -> None:
-    assert solve_path(*clusters(10), []) == []
-
-
-def test_options_reach_the_solver() -> None:
-    X, y = clusters(30)
-    (solution,) = solve_path(X, y, [0.1], n_classes=5, bias=False)
-    assert solution.weight.shape == (5, X.shape[1])
 
 
 def test_the_choice_follows_the_scale_of_the_features() -> None:
@@ -264,15 +251,6 @@ def test_time_has_no_part_in_the_choice(monkeypatch: pytest.MonkeyPatch) -> None
     assert choose_C(X, y) == want
 
 
-def test_the_choice_explains_itself() -> None:
-    choice = choose_C(*clusters(100), head=(np.eye(3, 6), None))
-    text = str(choice)
-    assert f"C = {choice.C:.3g}" in text
-    assert "standard error" in text
-    assert text.count("← chosen") == 1
-    assert len(text.splitlines()) == 3 + len(choice.path)
-
-
 def test_mean_cosine_is_blind_to_shifts() -> None:
     rng = np.random.default_rng(0)
     a = rng.normal(size=(5, 3))
@@ -281,15 +259,6 @@ def test_mean_cosine_is_blind_to_shifts() -> None:
     assert mean_cosine(a, np.ones((5, 3))) == 0
     pearson = np.mean([np.corrcoef(x, y)[0, 1] for x, y in zip(a, a**2, strict=True)])
     assert mean_cosine(a, a**2) == pytest.approx(pearson)
-
-
-def test_a_choice_survives_json() -> None:
-    choice = choose_C(*clusters(60))
-    values = json.loads(json.dumps(dataclasses.asdict(choice)))
-    assert contents.manifest(CChoice, values) == choice
-    for other in ({**values, "more": 1}, {**values, "path": [{**values["path"][0], "more": 1}]}):
-        with pytest.raises(StoreError, match="more"):
-            contents.manifest(CChoice, other)
 
 
 @pytest.mark.parametrize("bias", [False, 2.0])

@@ -84,14 +84,6 @@ def test_the_gap_is_that_of_the_returned_weights(C, tol, seed):
     check_solution(solve(X, y, C=C, tol=tol), X, y, C, True, tol)
 
 
-def test_the_gap_is_that_of_the_returned_weights_after_a_warm_start():
-    X, y = stretched()
-    start = solve(X, y, C=0.1, tol=1e-3)
-    for C in (0.01, 1.0):
-        for warm in (start, start.lam):
-            check_solution(solve(X, y, C=C, tol=1e-4, warm_start=warm), X, y, C, True, 1e-4)
-
-
 def test_newton_regime_against_the_generic_solver():
     X, y = clusters(150, 8, 3, noise=2.0)
     X *= np.logspace(1, -1, 8)

@@ -22,11 +22,10 @@ from tests.helpers.boxed import Boxed
 from tests.helpers.registered import forgetting
 from whence import audit
 from whence.core.arrays import Array, Doubles, Ints, Mask
-from whence.data import Batch, as_training_set
+from whence.data import as_training_set
 from whence.errors import InvalidInputError, ModelError, SampleError, StoreError
 from whence.features import FeatureBank, extract
-from whence.features.forward import Forward
-from whence.methods import Ensemble, get, names
+from whence.methods import get, names
 from whence.project import Project
 from whence.svm import Problem
 from whence.svm.problem import joined
@@ -191,34 +190,6 @@ class Breaking(torch.utils.data.Dataset[Any]):
         return self.x[index], self.y[index]
 
 
-@pytest.mark.parametrize("K", [1, 2])
-def test_a_cache_is_resumed_and_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, K: int) -> None:
-    model, x = net(K), inputs()
-    data = Breaking(x, numbers(model, x), 50, OSError)
-    batches = iter([1, 2, 3])
-
-    def rows(self: Forward, batch: Batch, plain: Any = Forward.rows) -> Any:
-        if next(batches, None) is None:
-            raise KeyboardInterrupt
-        return plain(self, batch)
-
-    def fit() -> whence.DualDA:
-        return dualda(batch_size=8).fit(model, data, task="numbers", cache_dir=tmp_path, on_error="skip")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Forward, "rows", rows)
-        with pytest.raises(KeyboardInterrupt):
-            fit()
-    first, again = fit(), fit()
-    assert first.origins_["features"] == "resumed at sample 24"
-    assert again.origins_ == {"features": "reused", "solution": "reused"}
-    assert (again.lam_ != first.lam_).nnz == 0
-    np.testing.assert_array_equal(again.labels_, first.labels_)
-    known = np.arange(N) != 50
-    np.testing.assert_array_equal(first.labels_[known], data.y.double()[known])
-    assert first.skipped_.tolist() == [50]
-
-
 def test_a_sample_that_cannot_be_read_has_no_part() -> None:
     model, x = net(), inputs()
     y = numbers(model, x)
@@ -276,14 +247,6 @@ def test_an_explanation_has_maps_and_a_page() -> None:
     assert [one.verdict.truth for one in true] == ["0.25", "−3"]
     with pytest.raises(InvalidInputError, match=r"'truth' must be numbers per test, for 2 tests"):
         explainer.explain(tests, truth=[0.25])
-
-
-def test_an_ensemble_averages_it() -> None:
-    model, x, tests = net(), inputs(), inputs(3, 3)
-    y = numbers(model, x)
-    both = Ensemble(dualda).fit([model, model], (x, y), task="numbers")
-    alone = dualda().fit(model, (x, y), task="numbers").attribute(tests)
-    torch.testing.assert_close(both.attribute(tests), alone / alone.std(1, correction=0, keepdim=True))
 
 
 def test_what_if_solves_it_again_with_other_numbers() -> None:

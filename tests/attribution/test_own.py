@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -18,7 +17,6 @@ from whence.attribution.base import METHODS
 from whence.attribution.fitted import Fitted, Tests
 from whence.core.registry import register
 from whence.errors import InvalidInputError, StoreError
-from whence.features import FeatureBank, extract
 from whence.methods import Attributor
 
 
@@ -65,13 +63,3 @@ def test_a_registered_method_is_fitted_saved_and_loaded(tmp_path: Path, monkeypa
     assert "same-label" in methods.names()
     back = whence.load(tmp_path / "own.whence", model)
     assert torch.equal(back.attribute(x[:4], target=1), scores)
-
-
-def test_it_takes_what_every_method_takes(tmp_path: Path) -> None:
-    model, x, y = case()
-    bank = extract(model, (x, y), cache_dir=tmp_path, show_progress=False)
-    e = SameLabel(show_progress=False).fit(features=bank, class_names=["a", "b", "c"])
-    assert e.class_names_ == ("a", "b", "c")
-    assert np.array_equal(e.labels_, y)
-    with pytest.raises(InvalidInputError, match="SameLabel with these parameters runs it on inputs"):
-        e.fit(features=FeatureBank.of(bank.features, y, head=bank.head))

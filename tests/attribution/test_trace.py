@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from whence import DualDA
 from whence.data import Corpus
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank
-from whence.model.language import NextToken
 from whence.svm import solve
 
 
@@ -278,15 +276,6 @@ def test_a_fit_of_features_has_nothing_to_trace(explainer: DualDA) -> None:
     bank = FeatureBank.of(np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2)
     with pytest.raises(whence.errors.NotFittedError):
         DualDA(C=0.1, show_progress=False).fit(features=bank).trace("the")
-
-
-def test_it_tells_what_it_is(explainer: DualDA) -> None:
-    trace = explainer.trace("mira lives in", " tolm")
-    assert repr(trace).startswith("Trace(prompt='mira lives in', answer=' tolm', tokens=1")
-    assert "<table" in trace._repr_html_()
-    assert "tolm" in trace._repr_html_()
-    assert json.loads(json.dumps(trace.to_dict()))["tokens"][0]["text"] == " tolm"
-    assert isinstance(explainer.fitted_.require_model().extractor.model, NextToken)
 
 
 def test_documents_that_are_added_and_left_out(explainer: DualDA, model: Any) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 import whence
-from tests.methods.test_explain import K, cnn, images
+from tests.attribution.test_explain import K, cnn, images
 from whence import Effects
 from whence.surrogate.effects import Output
 
