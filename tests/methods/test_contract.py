@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -250,6 +251,39 @@ def test_bad_input_is_named(method: str) -> None:
     ):
         with pytest.raises(InvalidInputError, match=message):
             call()
+
+
+BAD_OPTIONS: list[tuple[str, str, list[Any], str]] = [
+    ("influence lissa arnoldi ekfac", "damping", [0, -1.0, float("nan"), "a lot", True],
+     "must be a finite number above 0"),
+    ("graddot trak lissa arnoldi ekfac", "params", ["some"], "must be one of \"last\", \"all\". Got 'some'"),
+    ("graddot trak", "projection", [0], "must be an integer of at least 1"),
+    ("graddot trak", "projection", [10_000], "must be at most 507, the number of parameters"),
+    ("graddot trak", "seed", [-1], "must be"),
+    ("graddot trak", "memory", [0], "must be"),
+    ("graddot", "loss", ["mse"], "must be None, for the cross-entropy, \"logit\""),
+    ("trak", "ridge", [-1], "must be a finite number of at least 0. Got -1"),
+    ("ekfac", "labels", ["true"], "must be one of"),
+    ("lissa", "depth", [0], "must be an integer of at least 1"),
+    ("lissa", "curvature_batch", [0], "must be"),
+    ("arnoldi", "dimension projections n_samples", [0], "must be"),
+    ("representer", "l2", [0, -1, float("inf"), None], "must be a finite number above 0"),
+    ("representer", "targets", ["both"], "must be"),
+    ("hingerp", "C", [0], "must be a finite number above 0"),
+    ("effects", "C", [-1.0], "must be"),
+    ("effects", "output", ["loss"], "must be one of"),
+    ("similarity", "metric", ["l1"], "must be one of"),
+    ("similarity", "space", ["pixels"], "must be one of"),
+    ("dualda", "layers", ["second"], "must be \"last\""),
+    ("dualda", "layers", [["body.8"]], "must name layers.*'1', '5'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("named", "options", "values", "message"), BAD_OPTIONS)
+def test_a_bad_option_is_named(named: str, options: str, values: list[Any], message: str) -> None:
+    for method, option, value in itertools.product(named.split(), options.split(), values):
+        with pytest.raises(InvalidInputError, match=f"'{option}' {message}"):
+            fit(method, trained("mlp"), **{option: value})
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -14,7 +14,7 @@ from torch.autograd.functional import hessian, jacobian
 from torch.nn.functional import cross_entropy
 
 import whence
-from whence.errors import ConvergenceWarning, InvalidInputError
+from whence.errors import ConvergenceWarning
 from whence.features import FeatureBank
 from whence.model.heads import Head
 from whence.surrogate.effects import Output, slopes, values
@@ -218,12 +218,3 @@ def test_a_second_fit_forgets_the_first(data: Any) -> None:
 def test_spent_time_is_told(data: Any) -> None:
     with pytest.warns(ConvergenceWarning, match="duality gap of .* more than 'tol' = 1e-12"):
         fit(data, max_seconds=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"output": "loss"}, "'output' must be one of"), ({"C": -1.0}, "'C' must be")],
-)
-def test_wrong_parameters_are_refused(data: Any, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidInputError, match=message):
-        fit(data, **options)

@@ -526,35 +526,6 @@ def test_ekfac_on_tokens_sums_over_places() -> None:
 # Bad input
 
 
-@pytest.mark.parametrize("method", [Influence, LiSSA, Arnoldi, EKFAC])
-@pytest.mark.parametrize("damping", [0, -1.0, float("nan"), "a lot", True])
-def test_damping_must_be_positive(method: Any, damping: Any) -> None:
-    model, x, y, _ = images()
-    with pytest.raises(InvalidInputError, match="'damping' must be a finite number above 0"):
-        method(damping=damping, **QUIET).fit(model, (x, y))
-
-
-@pytest.mark.parametrize(
-    ("explainer", "message"),
-    [
-        (LiSSA("first"), "'params' must be one of \"last\", \"all\". Got 'first'"),
-        (Arnoldi("some"), "'params' must be one of"),
-        (EKFAC("some"), "'params' must be one of"),
-        (EKFAC(labels="true"), "'labels' must be one of"),
-        (LiSSA(depth=0), "'depth' must be an integer of at least 1"),
-        (LiSSA(curvature_batch=0), "'curvature_batch' must be"),
-        (Arnoldi(dimension=0), "'dimension' must be"),
-        (Arnoldi(projections=0), "'projections' must be"),
-        (Arnoldi(n_samples=0), "'n_samples' must be"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_bad_parameters_are_named(explainer: Any, message: str) -> None:
-    model, x, y, _ = images()
-    with pytest.raises(InvalidInputError, match=message):
-        explainer.fit(model, (x, y))
-
-
 def test_a_head_too_large_for_its_hessian_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("whence.methods.influence._LARGEST", 10)
     model, x, y, _ = images()

@@ -80,13 +80,3 @@ def test_tokens_have_no_distance() -> None:
     x, y = torch.randint(9, (12, 2)), torch.arange(12) % K
     with pytest.raises(InvalidInputError, match=r"'space' must be \"features\".*Got dtype torch.int64"):
         Similarity(space="input", **QUIET).fit(model, (x, y))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"metric": "l1"}, "'metric' must be one of"), ({"space": "pixels"}, "'space' must be one of")],
-)
-def test_bad_parameters_are_named(options: Any, message: str) -> None:
-    model, x, y, _ = problem()
-    with pytest.raises(InvalidInputError, match=message):
-        Similarity(**options, **QUIET).fit(model, (x, y))
