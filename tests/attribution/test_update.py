@@ -12,7 +12,6 @@ from torch import nn
 from torch.utils.data import ConcatDataset, TensorDataset
 
 import whence
-from tests.helpers import oracle
 from whence import DualDA
 from whence.errors import InvalidInputError, NotFittedError, StoreError
 from whence.features import FeatureBank, extract
@@ -85,15 +84,6 @@ def test_it_is_a_fit_of_the_changed_set(C: float, bias: bool) -> None:
         rtol=1e-4,
         atol=1e-5,
     )
-
-
-def test_it_is_the_optimum_of_a_generic_solver() -> None:
-    X, y, left = changed()
-    explainer = updated()
-    F = np.hstack([X[left], np.full((left.sum(), 1), explainer.constant_)]).astype(np.float64)
-    best, _ = oracle.qp(F, y[left], K, 0.05, False)
-    W = np.hstack([explainer.coef_[:, :-1], explainer.coef_[:, -1:] / explainer.constant_])
-    assert oracle.primal(F, y[left], W, 0.05, False) == pytest.approx(best, rel=1e-6)
 
 
 def test_places_and_history() -> None:

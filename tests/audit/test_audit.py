@@ -263,12 +263,6 @@ def test_ids_may_be_numpy_values(tmp_path: Path) -> None:
     assert named.ids == tuple(f"n{i}" for i in named.indices)
 
 
-def test_half_precision_features_rank_alike() -> None:
-    X, _, wrong = data()
-    found = audit.wrong_labels(fitted(), features=X.astype(np.float16), n=len(wrong))
-    assert set(found.indices) == set(wrong)
-
-
 # Sets of tests
 
 
@@ -285,17 +279,6 @@ def test_group_attribution_is_the_mean_of_the_dense_scores(target: Any, bias: bo
     assert group.n_tests == group.targets.sum() == 53
     order = np.argsort(-dense.mean(0))[:5]
     np.testing.assert_array_equal(group.top(5), order)
-
-
-def test_group_attribution_in_small_parts_and_of_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, y, _ = data()
-    x = torch.from_numpy(X).float()
-    explainer = whence.DualDA(C=0.02, batch_size=16, show_progress=False).fit(net(), (x, y))
-    monkeypatch.setattr("whence.audit.groups._ENTRIES", 1)
-    group = audit.group_attribution(explainer, x)
-    dense = explainer.attribute(x).numpy()
-    np.testing.assert_allclose(group.mean, dense.mean(0), atol=1e-6)
-    np.testing.assert_allclose(group.mean_absolute, np.abs(dense).mean(0), atol=1e-6)
 
 
 def test_a_coreset_keeps_the_largest_mean_absolute_scores(tmp_path: Path) -> None:

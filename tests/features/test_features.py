@@ -288,14 +288,6 @@ def test_any_other_option_is_computed_anew_and_says_why(tmp_path: Path, name: st
     assert quiet(net(), arrays(), cache_dir=tmp_path).note == "reused"
 
 
-def test_labels_that_a_set_only_claims_to_have_are_not_trusted(tmp_path: Path) -> None:
-    data = Lazy(known=True)
-    data.targets = np.zeros(N, dtype=np.int64)
-    quiet(net(), data, cache_dir=tmp_path)
-    data.y[5] = (data.y[5] + 1) % K
-    assert "the labels differ" in quiet(net(), data, cache_dir=tmp_path).note
-
-
 @pytest.mark.parametrize("kind", ["tensors", "subset", "concat", "list", "loader"])
 def test_every_kind_of_set_is_known_again_and_a_change_is_seen(tmp_path: Path, kind: str) -> None:
     def make(x: np.ndarray, y: np.ndarray) -> Any:

@@ -221,19 +221,6 @@ def test_faithfulness_matches_its_definitions() -> None:
     assert faith.n_tests == N
 
 
-def test_a_surrogate_equal_to_the_head_is_wholly_faithful() -> None:
-    X, y, tests = data()
-    e = fitted()
-    W = e.coef_ + np.random.default_rng(1).normal(size=(1, D + 1))  # a shift of all classes changes nothing
-    e = whence.DualDA(C=0.05, show_progress=False).fit(
-        features=FeatureBank.of(X, y, head=(W[:, :D], W[:, D]))
-    )
-    faith = e.faithfulness(features=tests)
-    assert (faith.agreement, faith.mcc) == (1, 1)
-    assert faith.weight_cosine == pytest.approx(1)
-    assert faith.logit_cosine == pytest.approx(1)
-
-
 def test_arrays_need_be_neither_writable_nor_contiguous() -> None:
     model, inputs, labels = trained()
     expected = whence.DualDA(C=0.01, show_progress=False).fit(model, (inputs, labels)).attribute(inputs, 0)

@@ -62,13 +62,6 @@ def test_the_features_of_the_head_give_the_logits(family: Family) -> None:
     assert_untouched(before, model)
 
 
-def test_a_batch_of_one_is_one_row(family: Family) -> None:
-    model, inputs = family.made()
-    one = {k: v[:1] for k, v in inputs.items()} if isinstance(inputs, dict) else inputs[:1]
-    extractor = Extractor(model, find_head(model, one))
-    np.testing.assert_allclose(extractor(one), extractor(inputs)[:1], rtol=1e-3, atol=1e-4)
-
-
 def test_the_documented_table_is_what_is_found(family: Family) -> None:
     assert row(family) in DOCS.read_text(encoding="utf-8").splitlines()
 
