@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import oracle
-from tests.svm.test_own_problem import Hinge, clouds
+from tests.svm.test_problems import Hinge, clouds
 from whence.engine import Group, Local
 from whence.errors import ConvergenceWarning, InvalidInputError, LostError, WorkerError
 from whence.svm import sharded, solve, solve_shards

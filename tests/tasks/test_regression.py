@@ -150,27 +150,16 @@ def test_relevance_of_all_pairs_sums_to_that_of_the_prediction() -> None:
     assert why.sums["base"] + why.sums["features"] + why.sums["bias"] == pytest.approx(why.logit)
 
 
-def test_pages_and_figures_speak_of_pulling_up_and_down() -> None:
+def test_pages_and_figures_have_the_words_of_numbers() -> None:
     model = Net()
     x, y = data(model)
     explainer = dualda().fit(model, (x, y), class_names=["<price>"])
     why = explainer.explain(x[:2], truth=y[:2])
     page = why.to_html()
-    for text in (
-        "Pulls up “&lt;price&gt;”",
-        "Pulls down",
-        "pulls the prediction up",
-        "True value",
-        "base</button> of",
-    ):
-        assert text in page
-    for text in ("evidence for", "<price>", "with probability", "≠"):
-        assert text not in page
-    words = " ".join(
-        text.get_text() for text in why.plot().findobj(match=lambda one: hasattr(one, "get_text"))
-    )
-    assert "pulls up" in words
-    assert "of the prediction: base" in words
+    assert all(text in page for text in ("Pulls up “&lt;price&gt;”", "True value"))
+    assert not any(text in page for text in ("evidence for", "<price>", "with probability", "≠"))
+    figure = why.plot().findobj(match=lambda one: hasattr(one, "get_text"))
+    assert "of the prediction: base" in " ".join(text.get_text() for text in figure)
     assert why[0].to_dict()["verdict"]["predicted"] == f"{model(x[:1]).item():.4g}".replace("-", "−")
 
 
