@@ -47,6 +47,7 @@ def test_the_model_writes_greedily_and_counts_as_unchanged(explainer: DualDA, mo
     assert trace.written
     assert trace.start == 3
     assert trace.prompt + trace.answer == tokenizer().decode(ids[0])
+    assert repr(trace).startswith("Trace(prompt='mira lives in'")
     assert [token.rank for token in trace.tokens] == [1] * len(trace)
     assert_untouched(before, model)
     explainer.fitted_.require_model().check_unchanged()

@@ -143,3 +143,4 @@ def test_ekfac_of_some_samples_has_the_curvature_of_these(params: str, labels: s
     whole = EKFAC(n_samples=40, **options).fit(model, (x, y)).attribute(tests)
     assert torch.equal(whole, EKFAC(n_samples=None, **options).fit(model, (x, y)).attribute(tests))
     assert not torch.allclose(some.attribute(tests), whole)
+    assert repr(some).endswith("samples of curvature=25")

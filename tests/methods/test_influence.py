@@ -14,6 +14,7 @@ from scipy.stats import pearsonr, spearmanr
 from torch import Tensor, nn
 from torch.nn import functional
 
+import whence
 from whence.errors import InvalidInputError, ModelError, StoreError
 from whence.features import extract
 from whence.features.training import Training
@@ -329,6 +330,16 @@ def test_all_parameters_against_dense_algebra(method: str) -> None:
     torch.testing.assert_close(
         explainer.self_influence().double(), own, rtol=0, atol=2e-3 * own.abs().max().item()
     )
+
+
+def test_arnoldi_of_all_parameters_needs_no_training_set_after_fitting(tmp_path: Path) -> None:
+    model, x, y, tests = images()
+    explainer = Arnoldi("all", dimension=20, projections=10, **QUIET).fit(model, (x, y))
+    explainer.save(tmp_path / "x.whence")
+    back = whence.load(tmp_path / "x.whence", model=model)
+    assert torch.equal(back.attribute(tests), explainer.attribute(tests))
+    with pytest.raises(StoreError, match="needs its model"):
+        whence.load(tmp_path / "x.whence")
 
 
 # EK-FAC
