@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-import whence
 from tests.attribution.test_explain import K, cnn, images
 from whence import Effects
 from whence.surrogate.effects import Output
@@ -99,15 +97,6 @@ def test_the_record_knows_its_question(explainer: Effects) -> None:
         assert why.total == pytest.approx(float(explainer.attribute(x)[n].sum()), abs=1e-6)
         assert why.waterfall[-1][1] == pytest.approx(why.total)
     json.dumps(why.to_dict())
-
-
-def test_a_loaded_explainer_explains_the_same(explainer: Effects, tmp_path: Path) -> None:
-    explainer.save(tmp_path / "effects.whence")
-    again = whence.load(tmp_path / "effects.whence", cnn(), images())
-    assert isinstance(again, Effects)
-    one, other = (each.explain(images()[0][:1], k=3)[0] for each in (explainer, again))
-    assert [pair.index for pair in one.pairs] == [pair.index for pair in other.pairs]
-    np.testing.assert_allclose(one.maps["test"], other.maps["test"], rtol=1e-4, atol=1e-7)
 
 
 class Broken(Dataset[tuple[Tensor, int]]):

@@ -108,17 +108,6 @@ def test_a_c_too_large_for_a_factor_is_taken_by_steps(data: Any, apart: float) -
     assert torch.isfinite(found).all()
 
 
-def test_effects_foretell_leaving_one_out(data: Any) -> None:
-    f, y, tests = data
-    e = fit(data)
-    rows, T = np.arange(N), with_constant(tests, e.constant_)
-    whole = T @ weight(f, y, e.constant_).T
-    exact = np.array([whole - T @ weight(f[rows != i], y[rows != i], e.constant_).T for i in rows])
-    for c in range(K):
-        scores = e.attribute(features=tests, target=c).numpy()
-        assert np.corrcoef(exact[:, :, c].T.ravel(), scores.ravel())[0, 1] > 0.99
-
-
 @pytest.mark.parametrize("output", ["logit", "margin", "log_prob"])
 def test_slopes_are_derivatives(output: Output) -> None:
     given = torch.randn(6, K, dtype=torch.float64, requires_grad=True)

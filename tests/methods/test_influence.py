@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import whence
+from tests.helpers.nets import Network
 from whence.errors import InvalidInputError, ModelError, StoreError
 from whence.features import extract
 from whence.features.training import Training
@@ -502,17 +503,12 @@ def test_convolutions_have_the_gradients_of_autograd(options: dict[str, Any]) ->
 
 
 def test_ekfac_on_tokens_sums_over_places() -> None:
-    class Tokens(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.mix, self.norm, self.head = nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, K)
-
-        def forward(self, x: Tensor) -> Tensor:
-            z: Tensor = self.head(self.norm(torch.tanh(self.mix(x))).mean(1))
-            return z
-
     torch.manual_seed(0)
-    model, x, y = Tokens(), torch.randn(30, 6, 4), torch.arange(30) % K
+    model = Network(
+        lambda self, x: self.head(self.norm(torch.tanh(self.mix(x))).mean(1)),
+        mix=nn.Linear(4, 5), norm=nn.LayerNorm(5), head=nn.Linear(5, K),
+    )  # fmt: skip
+    x, y = torch.randn(30, 6, 4), torch.arange(30) % K
     explainer = EKFAC(damping=0.1, **QUIET).fit(model, (x, y))
     assert explainer.layers_ == ("mix", "head")
     assert explainer.left_out_ == ("norm.weight", "norm.bias")
@@ -529,27 +525,6 @@ def test_a_head_too_large_for_its_hessian_is_refused(monkeypatch: pytest.MonkeyP
         Influence(**QUIET).fit(model, (x, y))
 
 
-class Twice(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.body, self.head = nn.Linear(4, 4), nn.Linear(4, K)
-
-    def forward(self, x: Tensor) -> Tensor:
-        z: Tensor = self.head(self.body(torch.tanh(self.body(x))))
-        return z
-
-
-class Grouped(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv, self.head = nn.Conv2d(2, 2, 3, groups=2), nn.Linear(8, K)
-        self.head.requires_grad_(False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        z: Tensor = self.head(self.conv(x).flatten(1))
-        return z
-
-
 def test_half_precision_models_have_factors_in_float32() -> None:
     model, x, y, tests = images()
     half = copy.deepcopy(model).to(torch.float16)
@@ -561,10 +536,14 @@ def test_half_precision_models_have_factors_in_float32() -> None:
 def test_layers_that_ekfac_cannot_take_are_named() -> None:
     torch.manual_seed(0)
     y = torch.arange(12) % K
+    body, head = nn.Linear(4, 4), nn.Linear(4, K)
+    twice = Network(lambda self, x: self.head(self.body(torch.tanh(self.body(x)))), body=body, head=head)
+    conv, last = nn.Conv2d(2, 2, 3, groups=2), nn.Linear(8, K).requires_grad_(False)
+    grouped = Network(lambda self, x: self.head(self.conv(x).flatten(1)), conv=conv, head=last)
     with pytest.raises(ModelError, match=r"'body' runs 2 times.*requires_grad_\(False\)"):
-        EKFAC(**QUIET).fit(Twice(), (torch.randn(12, 4), y))
+        EKFAC(**QUIET).fit(twice, (torch.randn(12, 4), y))
     with pytest.raises(ModelError, match=r"without groups.*conv\.weight, conv\.bias"):
-        EKFAC(**QUIET).fit(Grouped(), (torch.randn(12, 2, 4, 4), y))
+        EKFAC(**QUIET).fit(grouped, (torch.randn(12, 2, 4, 4), y))
 
 
 def test_a_layer_without_curvature_needs_a_damping() -> None:

@@ -24,6 +24,7 @@ from tests.helpers.families import (
     tokens,
 )
 from tests.helpers.families import transformer as build
+from tests.helpers.nets import Network
 from tests.helpers.untouched import assert_untouched, snapshot
 from whence.errors import ModelError
 from whence.model.extractor import Extractor, find_head
@@ -81,17 +82,13 @@ def test_features_are_those_of_the_last_real_token(name: str, config: dict[str, 
 
 
 def test_places_are_told_apart_where_their_logits_are_equal() -> None:
-    class LastToken(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.score = nn.Linear(2, 3, bias=False)
-            self.score.weight.data[:, 1] = 0  # so that the second feature leaves no trace in the logits
+    def last_token(self: Network, x: Tensor, lengths: Tensor) -> Any:
+        return self.score(x)[torch.arange(len(x)), lengths - 1]
 
-        def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-            return self.score(x)[torch.arange(len(x)), lengths - 1]
-
+    model = Network(last_token, score=nn.Linear(2, 3, bias=False))
+    model.score.weight.data[:, 1] = 0  # so that the second feature leaves no trace in the logits
     x = torch.tensor([[[1.0, 5.0], [1.0, 6.0], [1.0, 7.0]], [[1.0, 8.0], [1.0, 9.0], [torch.nan] * 2]])
-    model, inputs = LastToken(), (x, torch.tensor([3, 2]))
+    inputs = x, torch.tensor([3, 2])
     assert find_head(model, inputs) == "score"
     assert Extractor(model, "score")(inputs).tolist() == [[1.0, 7.0], [1.0, 9.0]]
 
@@ -116,15 +113,8 @@ def test_an_average_over_some_places_is_followed() -> None:
 
 
 def test_places_before_samples_are_refused() -> None:
-    class TimeFirst(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.score = nn.Linear(4, 3)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.score(x.movedim(1, 0))[-1]
-
-    model, x = TimeFirst(), torch.randn(2, 6, 4)
+    model = Network(lambda self, x: self.score(x.movedim(1, 0))[-1], score=nn.Linear(4, 3))
+    x = torch.randn(2, 6, 4)
     with pytest.raises(ModelError, match=r"logits of shape \(2, 3\).*'score' \(4→3\)"):
         find_head(model, x)
     with pytest.raises(ModelError, match="must make the model's logits"):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from tests.helpers.families import BERT, IMAGES, Family, ResNet, Vgg, lora
+from tests.helpers.nets import Network
 from tests.helpers.untouched import assert_untouched, snapshot
 from whence.errors import InvalidInputError, ModelError
 from whence.model import layers as module
@@ -118,18 +119,12 @@ def test_what_wraps_the_head_reads_the_same_as_it() -> None:
 
 
 def test_time_before_samples_is_left_out() -> None:
-    class TimeFirst(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second, self.head = nn.Linear(4, 6), nn.Linear(6, 6), nn.Linear(6, 3)
-
-        def forward(self, x: Tensor) -> Tensor:
-            z = self.second(self.first(x.movedim(1, 0)))
-            logits: Tensor = self.head(z.mean(0))
-            return logits
-
-    assert chosen(TimeFirst(), torch.randn(3, 2, 4)).names == ("head",)
-    assert chosen(TimeFirst(), torch.randn(2, 2, 4)).names == ("head",)  # by values, not by shapes
+    model = Network(
+        lambda self, x: self.head(self.second(self.first(x.movedim(1, 0))).mean(0)),
+        first=nn.Linear(4, 6), second=nn.Linear(6, 6), head=nn.Linear(6, 3),
+    )  # fmt: skip
+    assert chosen(model, torch.randn(3, 2, 4)).names == ("head",)
+    assert chosen(model, torch.randn(2, 2, 4)).names == ("head",)  # by values, not by shapes
 
 
 def test_auto_takes_few_and_the_last_two() -> None:
@@ -186,21 +181,17 @@ def test_what_the_model_writes_later_does_not_count() -> None:
 
 
 def test_of_a_layer_that_runs_several_times_the_last_time_counts() -> None:
-    class Shared(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.stem, self.turn, self.head = nn.Linear(5, 4), nn.Linear(4, 4), nn.Linear(4, 3)
-
-        def forward(self, x: Tensor) -> Tensor:
-            z = self.stem(x)
-            for _ in range(3):
-                z = self.turn(z).tanh()
-            logits = self.head(z)
-            self.turn(z * 0)  # after the head, of which features cannot come
-            return logits  # type: ignore[no-any-return]
+    def run(self: Network, x: Tensor) -> Any:
+        z = self.stem(x)
+        for _ in range(3):
+            z = self.turn(z).tanh()
+        logits = self.head(z)
+        self.turn(z * 0)  # after the head, of which features cannot come
+        return logits
 
     torch.manual_seed(0)
-    model, x = Shared(), torch.randn(6, 5)
+    model = Network(run, stem=nn.Linear(5, 4), turn=nn.Linear(4, 4), head=nn.Linear(4, 3))
+    x = torch.randn(6, 5)
     with torch.no_grad():
         z = model.turn(model.turn(model.stem(x)).tanh()).tanh()
     assert torch.equal(parts(extractor(model, x), x)["turn"], z)

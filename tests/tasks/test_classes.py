@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 import whence
+from tests.helpers.nets import Network
 from whence.errors import DataWarning, InvalidInputError, ModelError
 from whence.methods import Ensemble
 from whence.svm import CrammerSinger
@@ -178,17 +179,6 @@ def test_samples_that_are_read_one_by_one_tell_it_too(K: int, make: Any, task: A
     assert explainer.attribute(x[:2], target=0).shape == (2, 40)
 
 
-class Output(nn.Module):
-    """A model that returns what it is told to."""
-
-    def __init__(self, make: Any) -> None:
-        super().__init__()
-        self.layer, self.make = nn.Linear(3, 4), make
-
-    def forward(self, x: Tensor) -> Any:
-        return self.make(self.layer(x))
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -210,7 +200,8 @@ class Output(nn.Module):
 )
 def test_what_is_not_supported_is_refused_by_name(make: Any, message: str) -> None:
     x = torch.randn(20, 3)
+    model = Network(lambda self, x: make(self.layer(x)), layer=nn.Linear(3, 4))
     with pytest.raises(ModelError, match=message) as refusal:
-        whence.DualDA(show_progress=False).fit(Output(make), (x, torch.arange(20) % 4))
+        whence.DualDA(show_progress=False).fit(model, (x, torch.arange(20) % 4))
     if "not supported" in message:
         assert "What is supported: one class per sample, one logit, several labels" in str(refusal.value)
