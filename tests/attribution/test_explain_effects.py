@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from tests.attribution.test_explain import K, cnn, images
+from tests.helpers.lazy import Samples
 from whence import Effects
 from whence.surrogate.effects import Output
 
@@ -99,24 +99,11 @@ def test_the_record_knows_its_question(explainer: Effects) -> None:
     json.dumps(why.to_dict())
 
 
-class Broken(Dataset[tuple[Tensor, int]]):
-    """Samples of which one cannot be read."""
-
-    def __len__(self) -> int:
-        return 45
-
-    def __getitem__(self, place: int) -> tuple[Tensor, int]:
-        if place == 4:
-            raise OSError("image file is truncated")
-        x, y = images()
-        return x[place], int(y[place])
-
-
 def test_samples_that_were_skipped_keep_their_places() -> None:
     """Sample 4 cannot be read: effects of those after it are of those after it."""
     x, y = images()
     options: dict[str, Any] = {"C": 0.05, "layers": "last", "show_progress": False}
-    explainer = Effects(**options).fit(cnn(), Broken(), on_error="skip")
+    explainer = Effects(**options).fit(cnn(), Samples(x, y, (4,)), on_error="skip")
     kept = [i for i in range(len(x)) if i != 4]
     fewer = Effects(**options).fit(cnn(), (x[kept], y[kept]))
     found, expected = explainer.explain(x[:1], k=3)[0], fewer.explain(x[:1], k=3)[0]

@@ -17,6 +17,7 @@ from torch import nn
 
 import whence
 from tests.audit.cases import dualda
+from tests.helpers.lazy import Samples
 from tests.helpers.oracle import qp
 from whence import audit
 from whence.attribution.training_features import training_features
@@ -191,17 +192,8 @@ def test_features_come_from_the_model_where_none_are_given() -> None:
 
 def test_skipped_samples_are_never_listed_and_indices_are_the_users() -> None:
     X, y, wrong = data()
-
-    class Broken(torch.utils.data.Dataset[Any]):
-        def __len__(self) -> int:
-            return N
-
-        def __getitem__(self, i: int) -> Any:
-            if i in (0, 40):
-                raise OSError("unreadable")
-            return torch.from_numpy(X[i]).float(), int(y[i])
-
-    explainer = whence.DualDA(C=0.02, show_progress=False).fit(net(), Broken(), on_error="skip")
+    broken = Samples(X.astype(np.float32), y, (0, 40))
+    explainer = whence.DualDA(C=0.02, show_progress=False).fit(net(), broken, on_error="skip")
     found = audit.wrong_labels(explainer, ids=[f"n{i}" for i in range(N)])
     assert len(found) == N - 2
     assert not {0, 40} & set(found.indices.tolist())

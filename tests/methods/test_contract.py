@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import whence
+from tests.helpers.lazy import Samples
 from tests.helpers.nets import train
 from whence import methods
 from whence.errors import InvalidInputError, ModelError, NotFittedError, StoreError
@@ -389,25 +390,10 @@ def test_gradients_of_all_parameters_need_the_model(method: str) -> None:
         fitted(method, "cnn").attribute(features=bank("cnn").features[:2])
 
 
-class Torn:
-    """The training set, of which two samples cannot be read."""
-
-    def __init__(self, case: Case) -> None:
-        self.case = case
-
-    def __len__(self) -> int:
-        return N
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        if index in (3, 30):
-            raise OSError("the disk has a hole")
-        return self.case.x[index], int(self.case.y[index])
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_skipped_samples_score_zero_and_have_no_part(method: str, tmp_path: Path) -> None:
     case, e = trained("mlp"), make(method, batch_size=16)
-    e.fit(case.model, Torn(case), on_error="skip", **extra(e, case))
+    e.fit(case.model, Samples(case.x, case.y, (3, 30)), on_error="skip", **extra(e, case))
     assert e.skipped_.tolist() == [3, 30]
     assert (e.n_train_, e.labels_[[3, 30]].tolist()) == (N, [-1, -1])
     left = np.setdiff1d(np.arange(N), [3, 30])

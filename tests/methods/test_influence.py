@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import whence
+from tests.helpers.lazy import Samples
 from tests.helpers.nets import Network
 from whence.errors import InvalidInputError, ModelError, StoreError
 from whence.features import extract
@@ -283,23 +284,10 @@ def gauss_newton(model: nn.Module, x: Tensor) -> Tensor:
     return G / len(x)
 
 
-class Pairs(torch.utils.data.Dataset[Any]):
-    """A set that is read sample by sample."""
-
-    def __init__(self, x: Tensor, y: Tensor) -> None:
-        self.x, self.y = x, y
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def __getitem__(self, i: int) -> tuple[Tensor, int]:
-        return self.x[i], int(self.y[i])
-
-
 @pytest.mark.parametrize("arrays", [True, False])
 def test_gauss_newton_products_of_all_parameters(arrays: bool) -> None:
     model, x, y, _ = images()
-    data = (x, y) if arrays else Pairs(x, y)
+    data = (x, y) if arrays else Samples(x, y)
     training = Training(extract(model, data, batch_size=16, **QUIET), Classes(K), 16)
     curvature = FullCurvature(training.classifier, training.batches)
     V = torch.randn(3, curvature.n_parameters, generator=torch.Generator().manual_seed(0))

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch import nn
+from torch.utils.data import DataLoader
 
 import whence
+from tests.helpers.lazy import Samples
 from tests.helpers.nets import Network
 from whence.errors import DataWarning, InvalidInputError, ModelError
 from whence.methods import Ensemble
@@ -141,20 +142,6 @@ def test_one_label_of_several_may_be_classes() -> None:
         find_task(np.eye(3))
 
 
-class Read(Dataset[Any]):
-    """Samples whose labels nobody lists."""
-
-    def __init__(self, x: Tensor, y: Any) -> None:
-        self.x, self.y, self.read = x, y, 0
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def __getitem__(self, index: int) -> Any:
-        self.read += 1
-        return self.x[index], self.y[index]
-
-
 @pytest.mark.parametrize("wrapped", [False, True])
 @pytest.mark.parametrize(
     ("K", "make", "task"),
@@ -172,7 +159,7 @@ def test_samples_that_are_read_one_by_one_tell_it_too(K: int, make: Any, task: A
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, K))
     x = torch.randn(40, 3)
-    data: Any = Read(x, make(40))
+    data: Any = Samples(x, make(40))
     given = DataLoader(data, batch_size=16) if wrapped else data
     explainer = whence.DualDA(C=0.1, show_progress=False).fit(model, given)
     assert type(explainer.task_) is task

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 import whence
 from tests.helpers.boxed import Boxed
+from tests.helpers.lazy import Samples
 from tests.helpers.registered import forgetting
 from whence import audit
 from whence.core.arrays import Array, Doubles, Ints, Mask
@@ -175,25 +176,10 @@ def test_C_is_chosen_by_agreement_with_the_model() -> None:
     assert whole > 0.95
 
 
-class Breaking(torch.utils.data.Dataset[Any]):
-    """Samples in memory, of which one cannot be read, or ends the process that reads it."""
-
-    def __init__(self, x: Tensor, y: Tensor, at: int | None, error: type[BaseException]) -> None:
-        self.x, self.y, self.at, self.error = x, y, at, error
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        if index == self.at:
-            raise self.error
-        return self.x[index], self.y[index]
-
-
 def test_a_sample_that_cannot_be_read_has_no_part() -> None:
     model, x = net(), inputs()
     y = numbers(model, x)
-    some = dualda().fit(model, Breaking(x, y, 5, OSError), task="numbers", on_error="skip")
+    some = dualda().fit(model, Samples(x, y, (5,)), task="numbers", on_error="skip")
     rest = np.delete(np.arange(N), 5)
     fewer = dualda().fit(model, (x[rest], y[rest]), task="numbers")
     assert some.skipped_.tolist() == np.flatnonzero(~some.used_).tolist() == [5]
@@ -205,10 +191,10 @@ def test_a_sample_that_cannot_be_read_has_no_part() -> None:
 def test_it_is_saved_and_loaded_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, x, tests = net(), inputs(), inputs(4, 3)
     y = numbers(model, x)
-    data = Breaking(x, y, 5, OSError)
+    data = Samples(x, y, (5,))
     explainer = dualda().fit(model, data, task=Numbers(factor=2.0), on_error="skip", class_names=["price"])
     explainer.save(tmp_path / "numbers.whence")
-    back = whence.load(tmp_path / "numbers.whence", model, Breaking(x, y, None, OSError))
+    back = whence.load(tmp_path / "numbers.whence", model, Samples(x, y))
     assert isinstance(back, whence.DualDA)
     assert back.task_ == explainer.task_ == Numbers(1, ("price",), 2.0)
     np.testing.assert_array_equal(back.labels_, explainer.labels_)
