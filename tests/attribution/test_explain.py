@@ -44,8 +44,7 @@ class Cnn(nn.Module):
         self.head = nn.Linear(10, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.body(x))
-        return logits
+        return self.head(self.body(x))
 
 
 def images(n: int = 45) -> tuple[Tensor, Tensor]:
@@ -360,7 +359,6 @@ def test_texts_from_words_to_a_page(texts: tuple[Any, Any, DualDA], tmp_path: Pa
     assert why.logit_map.shape == (7,)
     for one in why.pairs:
         expected = TEXTS[one.index % 6]
-        assert one.sample.tokens is not None
         assert "".join(one.sample.tokens) == expected
         assert one.train_map.shape == (len(one.sample.tokens),)
         assert one.test_map.shape == (7,)
@@ -397,5 +395,4 @@ def test_padding_is_left_out_on_both_sides(texts: tuple[Any, Any, DualDA]) -> No
     np.testing.assert_allclose(beside.logit_map, alone.logit_map, atol=1e-5)
     np.testing.assert_allclose(beside.maps["test"], alone.maps["test"], atol=1e-5)
     for one in beside.pairs:
-        assert one.sample.tokens is not None
         assert len(one.train_map) == len(one.sample.tokens) == int(data[0]["attention_mask"][one.index].sum())

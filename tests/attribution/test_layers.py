@@ -47,7 +47,6 @@ def features_by_hand(explainer: DualDA, x: torch.Tensor) -> torch.Tensor:
         z = body[:3](x.double())  # (B, 6, 4, 4)
         flat = body[:7](x.double())
         last = body(x.double())
-    assert explainer.layers_ is not None
     scales = [block.scale for block in explainer.layers_.blocks]
     parts = zip([z.flatten(1), flat, last], scales, strict=True)
     return torch.cat([part / scale for part, scale in parts], 1)
@@ -55,7 +54,6 @@ def features_by_hand(explainer: DualDA, x: torch.Tensor) -> torch.Tensor:
 
 def test_scores_sum_to_the_surrogate_and_are_products_of_features(explainer: DualDA) -> None:
     x = images()[0]
-    assert explainer.layers_ is not None
     assert explainer.layers_.names == ("body.3", "body.7", "head")
     f = features_by_hand(explainer, x)
     for target in range(3):
@@ -78,7 +76,6 @@ def test_what_belongs_to_the_model_stays_the_models_own(explainer: DualDA) -> No
     assert faith.agreement == pytest.approx(float((ours == theirs).double().mean()))
     assert explainer.faithfulness(features=f).agreement == faith.agreement
     # The head has no weight before its own layer, so the cosine sees the surrogate's weights there too.
-    assert explainer.head_ is not None
     W, H = explainer.coef_[:, :-1], explainer.head_.weight
     W, H = W - W.mean(0), H - H.mean(0)
     assert faith.weight_cosine == pytest.approx((W * H).sum() / np.linalg.norm(W) / np.linalg.norm(H))
@@ -99,7 +96,6 @@ def test_the_last_layer_is_what_it_always_was() -> None:
 def test_relevance_starts_at_each_layer_with_the_part_of_its_block() -> None:
     explainer = fitted(model=cnn(bias=False).double(), bias=False)
     x, layers = images()[0].double(), explainer.layers_
-    assert layers is not None
     extractor = explainer.fitted_.require_model().extractor
     f, i = extractor(x), int(explainer.support_[0])
     lam = float(explainer.lam_[i, 1])
@@ -122,7 +118,6 @@ def test_a_projected_block_gives_back_all_that_it_got() -> None:
     model = nn.Sequential(*body, nn.Linear(6, 3)).double()
     x, y = torch.randn(30, 12).double(), torch.arange(30) % 3
     explainer = DualDA(C=0.1, bias=False, layers="all", show_progress=False).fit(model, (x, y))
-    assert explainer.layers_ is not None
     assert explainer.layers_.widths == (1024, 6)
     for one in explainer.explain(x[:1], k=3, method=EXACT)[0].pairs:
         assert float(one.test_map.sum()) == pytest.approx(one.score, rel=1e-5)
@@ -152,7 +147,6 @@ def test_a_saved_explainer_makes_the_same_features(explainer: DualDA, tmp_path: 
     x = images()[0]
     explainer.save(tmp_path / "x.whence")
     loaded = whence.load(tmp_path / "x.whence", model=cnn(), data=images())
-    assert isinstance(loaded, DualDA)
     assert loaded.layers == "all"
     assert loaded.layers_ == explainer.layers_
     assert torch.equal(loaded.attribute(x), explainer.attribute(x))

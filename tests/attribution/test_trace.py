@@ -334,7 +334,6 @@ def test_C_is_chosen_of_a_vocabulary_of_which_most_is_absent(model: Any, corpus:
     explainer = DualDA(show_progress=False, tol=1e-4).fit(wide, corpus)
     assert explainer.coef_.shape == (300, 25)
     choice = explainer.C_path_
-    assert choice is not None
     assert explainer.C_ == choice.C
     absent = np.setdiff1d(np.arange(300), corpus.labels)
     assert np.ptp(explainer.coef_[absent], axis=0).max() == 0

@@ -199,7 +199,6 @@ def test_skipped_samples_are_never_listed_and_indices_are_the_users() -> None:
     assert not {0, 40} & set(found.indices.tolist())
     readable = set(wrong) - {0, 40}
     assert set(found.indices[: len(readable)]) == readable
-    assert found.ids is not None
     assert found.ids[0] == f"n{found.indices[0]}"
     assert not np.isin(found.neighbours, [0, 40]).any()
     kept = audit.coreset(explainer, features=X, share=1.0)

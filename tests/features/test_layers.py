@@ -41,13 +41,11 @@ def expected() -> np.ndarray:
 def test_layers_have_one_scale_whatever_the_batches(batch_size: int) -> None:
     bank = quiet(layers="all", batch_size=batch_size)
     np.testing.assert_allclose(bank.features, expected(), rtol=1e-3, atol=1e-5)  # scales have four digits
-    assert bank.layers is not None
     assert bank.layers.names == ("2", "4", "6")
     assert bank.layers.widths == (7, 4, 6)
     norms = [np.square(bank.features[:, part]).sum(1).mean() for part in bank.layers.places.values()]
     np.testing.assert_allclose(norms, 1, rtol=2e-3)
     assert bank.layers == quiet(layers="all").layers  # scales, too, to the last digit
-    assert bank.head is not None
     with torch.no_grad():
         logits = deep()(torch.from_numpy(arrays()[0]))
     np.testing.assert_allclose(bank.features @ bank.head.weight.T + bank.head.bias, logits, atol=1e-5)
@@ -68,8 +66,6 @@ def test_the_last_layer_alone_is_as_it_is() -> None:
     for asked in ("last", 1, None):
         bank = quiet(layers=asked)
         assert np.array_equal(bank.features, plain.features)
-        assert bank.head is not None
-        assert plain.head is not None
         assert np.array_equal(bank.head.weight, plain.head.weight)
     only = extract(net(), arrays(), layers="all", show_progress=False)  # which has no other
     assert np.array_equal(only.features, extract(net(), arrays(), show_progress=False).features)

@@ -63,8 +63,7 @@ class Base(nn.Module):
         z = self.norm(self.act(self.body(x))) * self.scale * self._scale * self.scales["all"]
         z = z * torch.from_numpy(self.array) * self.tensor + self.nested[0]["x"][0] + self.shift
         z = self.hidden[0](helper(self.inner(z + self.nested[0]["x"][1].by)))
-        out: Tensor = self.fc(z + self.offset())
-        return out
+        return self.fc(z + self.offset())
 
     def offset(self) -> float:
         return 0.0

@@ -509,8 +509,7 @@ class Before(nn.Module):
         self.first, self.net = first if isinstance(first, nn.Module) else Apply(first), Net().double()
 
     def forward(self, x: Tensor) -> Tensor:
-        z: Tensor = self.net(self.first(x))
-        return z
+        return self.net(self.first(x))
 
 
 class Apply(nn.Module):

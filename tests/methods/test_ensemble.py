@@ -155,7 +155,6 @@ def test_it_comes_back_from_one_file(tmp_path: Any) -> None:
     ensemble = whence.Ensemble(whence.DualDA(C=0.01, show_progress=False)).fit(models, (x, y))
     ensemble.save(tmp_path / "e.whence")
     back = whence.load(tmp_path / "e.whence", models, (x, y))
-    assert isinstance(back, whence.Ensemble)
     assert torch.equal(back.attribute(tests), ensemble.attribute(tests))
     assert torch.equal(back.spread(tests), ensemble.spread(tests))
     assert len(back.members_[1].explain(tests[:1], k=1)) == 1

@@ -37,7 +37,6 @@ def extractor(model: nn.Module, inputs: Any, asked: Any = "all") -> Extractor:
 
 
 def parts(extractor: Extractor, inputs: Any) -> dict[str, Tensor]:
-    assert extractor.layers is not None
     found = extractor(inputs)
     return {name: found[:, place] for name, place in extractor.layers.places.items()}
 
@@ -54,8 +53,7 @@ class Taking(nn.Module):
         y = self.second(z)
         z.zero_()
         y.relu_()
-        logits: Tensor = self.head(y)
-        return logits
+        return self.head(y)
 
 
 # Which layers
@@ -101,8 +99,7 @@ def test_a_layer_that_cannot_be_taken_is_named(name: str, why: str) -> None:
         def forward(self, x: Tensor) -> Tensor:
             z = self.classifier[:3](torch.flatten(self.features(x), 1))
             self.mixing(z.mean(0, keepdim=True))
-            logits: Tensor = self.classifier[3](z)
-            return logits
+            return self.classifier[3](z)
 
     with pytest.raises(InvalidInputError, match=rf"'layers'.*{name!r}: .*{why}.*'classifier\.0'"):
         chosen(Mixing(), IMAGES, (name,))
@@ -264,7 +261,6 @@ def test_blocks_are_scaled_and_the_head_with_them() -> None:
     torch.manual_seed(0)
     model, x = Taking(), torch.randn(6, 5)
     found = extractor(model, x)
-    assert found.layers is not None
     plain = parts(found, x)
     found.layers = found.layers.scaled([4.0, 9.0])
     halves = parts(found, x)
@@ -282,7 +278,6 @@ def test_every_family_has_features_of_its_layers(family: Family) -> None:
     model.train()
     before = snapshot(model)
     found = extractor(model, inputs)
-    assert found.layers is not None
     features = found(inputs)
     assert_untouched(before, model)
     assert found.layers.names[-1] == family.head
@@ -321,8 +316,7 @@ def test_a_layer_that_does_not_run_for_a_batch_is_named() -> None:
     class Sometimes(Taking):
         def forward(self, x: Tensor) -> Tensor:
             z = self.first(x)
-            logits: Tensor = self.head(self.second(z) if x.shape[0] > 1 else z)
-            return logits
+            return self.head(self.second(z) if x.shape[0] > 1 else z)
 
     model, x = Sometimes(), torch.randn(6, 5)
     layers = Layers("all", (Block("second", "vector", 4, width=4), Block("head", "vector", 4, width=4)))

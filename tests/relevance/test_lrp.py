@@ -297,7 +297,6 @@ def test_a_pass_with_a_graph_runs_the_model_once() -> None:
     data = X.repeat(4, 1, 1, 1), torch.arange(12) % 3
     bound = extract(model, data, show_progress=False).model
     model.register_forward_pre_hook(lambda *_: calls.append(1))
-    assert bound is not None
     found = start(bound, X)
     assert len(calls) == 1
     want = trace(Extractor(model, "9"), X, EPSILON_PLUS_FLAT)

@@ -121,7 +121,6 @@ def test_rows_of_a_map_are_sent_as_their_place(tmp_path: Path) -> None:
     np.save(tmp_path / "features.npy", X)
     rows = np.load(tmp_path / "features.npy", mmap_mode="r")
     where = Mapped.of(rows[100:250])
-    assert where is not None
     np.testing.assert_array_equal(where.open(), X[100:250])
     assert Mapped.of(rows[::2]) is None
     assert Mapped.of(X) is None

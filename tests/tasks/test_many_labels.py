@@ -101,7 +101,6 @@ def test_it_is_chosen_saved_and_asked_what_if(tmp_path: Path, fitted: Any) -> No
     )
     explainer.save(tmp_path / "it.whence")
     back = whence.load(tmp_path / "it.whence", model, (x, y))
-    assert isinstance(back, whence.DualDA)
     assert torch.equal(back.attribute(x), explainer.attribute(x))
     f = explainer.fitted_.require_model().read(x, 64).features.numpy()
     other = explainer.what_if(f, relabel={0: [1, 1, 1]}, remove=[2])

@@ -169,7 +169,6 @@ def test_C_is_chosen_by_agreement_with_the_model() -> None:
     model, x = net(), inputs(400)
     y = numbers(model, x)
     explainer = dualda(C="auto").fit(model, (x, y), task="numbers")
-    assert explainer.agreement_ is not None
     with torch.no_grad():
         whole = r2_score(model(x)[:, 0], explainer.predict(x))
     assert explainer.agreement_ == pytest.approx(whole, abs=0.02)  # on a tenth of the samples
@@ -195,7 +194,6 @@ def test_it_is_saved_and_loaded_by_its_name(tmp_path: Path, monkeypatch: pytest.
     explainer = dualda().fit(model, data, task=Numbers(factor=2.0), on_error="skip", class_names=["price"])
     explainer.save(tmp_path / "numbers.whence")
     back = whence.load(tmp_path / "numbers.whence", model, Samples(x, y))
-    assert isinstance(back, whence.DualDA)
     assert back.task_ == explainer.task_ == Numbers(1, ("price",), 2.0)
     np.testing.assert_array_equal(back.labels_, explainer.labels_)
     assert torch.equal(back.attribute(tests), explainer.attribute(tests))
