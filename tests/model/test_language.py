@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -147,25 +143,3 @@ def test_losses_of_a_corpus_are_the_models_own() -> None:
         learned = corpus.place[corpus.document == d]
         expected += [-float(log_p[place - 1, ids[place]]) for place in learned.tolist()]
     np.testing.assert_allclose(found, expected, rtol=1e-4)
-
-
-def test_the_fingerprint_of_a_language_model_is_the_same_in_every_process() -> None:
-    lines = (
-        "from tests.helpers.writers import llama",
-        "from whence.core.fingerprint import Digest",
-        "digest = Digest()",
-        "digest.add(llama().generation_config)",
-        "print(digest.hexdigest())",
-    )
-    found = {
-        subprocess.run(
-            [sys.executable, "-c", "\n".join(lines)],
-            cwd=Path(__file__).parents[2],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(found) == 1
