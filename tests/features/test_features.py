@@ -467,8 +467,7 @@ def test_a_large_bank_reaches_the_solver_as_a_map(
     seen: list[Any] = []
     original = solve
     monkeypatch.setattr(
-        "whence.surrogate.shards.solve",
-        lambda X, *a, **k: (seen.append(X), original(X, *a, **k))[1],
+        "whence.surrogate.shards.solve", lambda X, *a, **k: (seen.append(X), original(X, *a, **k))[1]
     )
     explainer = whence.DualDA(C=0.1, show_progress=False).fit(net(), arrays(), cache_dir=tmp_path)
     assert isinstance(seen[0], np.memmap) == large
@@ -490,8 +489,5 @@ def test_processes_give_the_same_bits(tmp_path: Path, on_error: Any) -> None:
 
 
 def test_an_error_in_a_process_names_the_sample() -> None:
-    with (
-        engine.using(engine.Processes(2)),
-        pytest.raises(SampleError, match=r"Sample 40 .*on_error"),
-    ):
+    with engine.using(engine.Processes(2)), pytest.raises(SampleError, match=r"Sample 40 .*on_error"):
         quiet(net(), Lazy(bad=(40,)), batch_size=32)

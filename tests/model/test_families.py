@@ -11,18 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.helpers.families import (
-    BERT,
-    GPT2,
-    IMAGES,
-    LENGTHS,
-    LLAMA,
-    Family,
-    ResNet,
-    lora,
-    row,
-    tokens,
-)
+from tests.helpers.families import BERT, GPT2, IMAGES, LENGTHS, LLAMA, Family, ResNet, lora, row, tokens
 from tests.helpers.families import transformer as build
 from tests.helpers.nets import Network
 from tests.helpers.untouched import assert_untouched, snapshot

@@ -17,11 +17,7 @@ attr: Any = pytest.importorskip("captum.attr")
 
 from whence.relevance.captum import Captum, attributed  # noqa: E402
 
-METHODS = {
-    "InputXGradient": {},
-    "Saliency": {"abs": False},
-    "IntegratedGradients": {"n_steps": 8},
-}
+METHODS = {"InputXGradient": {}, "Saliency": {"abs": False}, "IntegratedGradients": {"n_steps": 8}}
 
 
 class Images(nn.Module):

@@ -265,11 +265,7 @@ def test_what_can_do_classes_only_refuses_it(tmp_path: Path, monkeypatch: pytest
             with pytest.raises(InvalidInputError, match=f"The model of {method.__name__} must have classes"):
                 method(show_progress=False).fit(**given, **more)
     explainer = dualda().fit(model, (x, y), task="numbers")
-    for ask in (
-        audit.wrong_labels,
-        audit.class_view,
-        lambda e: audit.coreset(e, x),
-    ):
+    for ask in (audit.wrong_labels, audit.class_view, lambda e: audit.coreset(e, x)):
         with pytest.raises(InvalidInputError, match="must have classes"):
             ask(explainer)
     explainer.save(tmp_path / "numbers.whence")
