@@ -413,7 +413,7 @@ def test_an_engine_has_a_name_and_what_it_takes(tmp_path: Path, monkeypatch) -> 
         find("os:getcwd")
 
 
-@pytest.mark.slow
+@pytest.mark.alone
 def test_folds_have_the_same_bits_in_processes(two) -> None:
     rng = np.random.default_rng(0)
     y = np.arange(120) % 3

@@ -62,15 +62,14 @@ def test_beginnings_of_one_text_share_a_run(model: Any) -> None:
     torch.testing.assert_close(shared, apart.detach(), atol=1e-5, rtol=1e-5)
 
 
-def test_a_text_of_several_beginnings_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    classifier, seen = NextToken(llama()), []
-    states = NextToken._states
-    monkeypatch.setattr(
-        NextToken, "_states", lambda self, ids, mask: seen.append(ids.shape) or states(self, ids, mask)
+def test_a_text_of_several_beginnings_runs_once() -> None:
+    model, seen = llama(), []
+    model.model.register_forward_pre_hook(
+        lambda _, args, given: seen.append(given["input_ids"].shape), with_kwargs=True
     )
     corpus = Corpus(TEXTS[:1], tokenizer())
     with torch.no_grad():
-        classifier(**corpus.prompts([corpus[i][0] for i in range(len(corpus))]))
+        NextToken(model)(**corpus.prompts([corpus[i][0] for i in range(len(corpus))]))
     assert seen == [(1, 6)]
 
 
