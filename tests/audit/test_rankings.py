@@ -135,8 +135,6 @@ def test_confidence_trusts_the_model_as_far_as_it_disagrees_with_labels() -> Non
     X, y, _ = planted("symmetric")
     explainer = fitted(X, y)
     head = explainer.head_
-    assert head is not None
-    assert head.bias is not None
     logits = X @ head.weight.T + head.bias
     share = 2 * (logits.argmax(1) != y).mean()
     assert 0.2 < share < 0.6
@@ -150,7 +148,6 @@ def test_confidence_trusts_the_model_as_far_as_it_disagrees_with_labels() -> Non
     # A model that agrees with every label is not asked.
     seen = np.hstack([X, np.eye(K)[y]])
     evidence = Evidence(dualda(seen, y, 1e-3, (np.eye(K, 2 * K, K), np.zeros(K))), seen)
-    assert evidence.scores.head is not None
     assert (evidence.scores.head.argmax(axis=1) == y).all()
     alone = np.mean([calibrated(scores, listed) for scores in evidence.scores.held_out], axis=0)
     ranked = audit.RANKINGS["confidence"](evidence)[0]
@@ -185,8 +182,6 @@ def test_of_many_classes_the_likely_ones_are_enough(monkeypatch: pytest.MonkeyPa
     np.testing.assert_array_equal(listed.name(listed.label_column), y)
     assert (np.diff(listed.classes, axis=1) > 0).all()
     head = explainer.head_
-    assert head is not None
-    assert some.scores.head is not None
     logits = X @ head.weight.T + (0.0 if head.bias is None else head.bias)
     np.testing.assert_allclose(some.scores.head, np.take_along_axis(logits, listed.classes, 1), atol=1e-5)
     np.testing.assert_array_equal(listed.name(some.scores.head.argmax(axis=1)), logits.argmax(axis=1))

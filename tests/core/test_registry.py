@@ -8,6 +8,7 @@ import pytest
 
 import whence
 from tests.helpers.registered import forgetting
+from whence.core import naming
 from whence.core.registry import Registry
 from whence.errors import InvalidInputError
 
@@ -70,3 +71,10 @@ def test_a_name_is_taken_once_but_may_be_defined_anew(fruits) -> None:
 def test_what_is_of_no_kind_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="must be one of"):
         whence.register(3)
+
+
+def test_a_broken_import_in_the_users_module_is_shown_as_it_is(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "other.py").write_text("import not_installed")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="not_installed"):
+        naming.make_named("model", "other:x")

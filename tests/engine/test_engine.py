@@ -379,7 +379,6 @@ def test_processes_that_wait_end_with_their_parent(tmp_path: Path, how) -> None:
     command = [sys.executable, str(tmp_path / "script.py")]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, text=True) as script:
-        assert script.stdout is not None
         found = [int(each) for each in script.stdout.readline().split()]
         assert len(found) == 2
         assert all(map(running, found))

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections import UserDict
 from collections.abc import Callable
 from pathlib import Path
@@ -64,8 +63,7 @@ class Base(nn.Module):
         z = self.norm(self.act(self.body(x))) * self.scale * self._scale * self.scales["all"]
         z = z * torch.from_numpy(self.array) * self.tensor + self.nested[0]["x"][0] + self.shift
         z = self.hidden[0](helper(self.inner(z + self.nested[0]["x"][1].by)))
-        out: Tensor = self.fc(z + self.offset())
-        return out
+        return self.fc(z + self.offset())
 
     def offset(self) -> float:
         return 0.0
@@ -159,10 +157,6 @@ def of_base(model: Net, data: Lazy) -> None:
     Base.forward = lambda self, x: old(self, 2 * x)  # type: ignore[method-assign]
 
 
-def default(model: Net, data: Lazy) -> None:
-    Base.offset.__defaults__ = (1,)
-
-
 def other_label(model: Net, data: Lazy) -> None:
     data._labels[PLACE] = (data._labels[PLACE] + 1) % K
 
@@ -229,7 +223,6 @@ def undone() -> Any:
     globals().update(before)
     TABLE["offset"][0] = offset
     transform.by = by  # type: ignore[attr-defined]
-    Base.offset.__defaults__ = None
     nn.modules.module._global_forward_hooks.clear()
     for kind, members in classes:
         for name, value in members.items():
@@ -277,12 +270,16 @@ SCRIPT = """
 import json, sys
 import torch
 from tests.features.test_stale import Lazy, net
-from whence.core.fingerprint import anatomy, source, structure
-print(json.dumps([structure(net()), anatomy(Lazy(), "data"), source("whence.svm")]))
+from tests.helpers.writers import llama
+from whence.core.fingerprint import Digest, anatomy, source, structure
+digest = Digest()
+digest.add(llama().generation_config)
+print(json.dumps([structure(net()), anatomy(Lazy(), "data"), source("whence.svm"), digest.hexdigest()]))
 """
 
 
 def test_fingerprints_are_the_same_in_every_process() -> None:
+    pytest.importorskip("transformers")
     root = Path(__file__).parents[2]
     found = [
         json.loads(
@@ -309,18 +306,6 @@ def test_notes_that_a_model_takes_when_it_runs_do_not_count() -> None:
     after = structure(model)
     assert before.keys() == after.keys()
     assert notes(before, after) == {"attribute calls"}
-
-
-def test_the_structure_of_a_model_takes_milliseconds_however_large_its_weights() -> None:
-    layers = [nn.Sequential(nn.Linear(500, 500), nn.ReLU()) for _ in range(40)]
-    model = nn.Sequential(*layers)  # 40 MB of weights, which take 30 ms to hash
-    structure(model)
-    took = []
-    for _ in range(5):
-        started = time.perf_counter()
-        structure(model)
-        took.append(time.perf_counter() - started)
-    assert min(took) < 0.02
 
 
 def test_objects_that_point_at_each_other_have_a_digest() -> None:
@@ -502,20 +487,6 @@ def test_features_altered_during_a_fit_never_make_a_wrong_solution(
     assert again.origins_["features"].startswith("computed again, since")
     np.testing.assert_array_equal(again.coef_, expected.coef_)
     assert fit().origins_ == {"features": "reused", "solution": "reused"}
-
-
-def test_a_fit_that_fails_so_leaves_the_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    explainer = whence.DualDA(C=0.1, show_progress=False).fit(net(), Lazy())
-    before = explainer.coef_.copy()
-    explainer.C = 0.2
-    monkeypatch.setattr("whence.features.FeatureBank.verify", _altered)
-    with pytest.raises(StoreError):
-        explainer.fit(net(), Lazy(), cache_dir=tmp_path)
-    np.testing.assert_array_equal(explainer.coef_, before)
-
-
-def _altered(self: Any) -> None:
-    raise StoreError("altered")
 
 
 # Other code than made it

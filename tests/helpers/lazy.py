@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -36,19 +38,25 @@ def arrays() -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=(N, 5)).astype(np.float32), rng.integers(0, K, N)
 
 
-class Lazy(Dataset[tuple[Tensor, int]]):
-    """Samples made on demand; some cannot be."""
+class Samples(Dataset[Any]):
+    """Samples that are read one by one; some cannot be."""
 
-    def __init__(self, bad: tuple[int, ...] = (), known: bool = False) -> None:
-        self.x, self.y = arrays()
-        self.bad = bad
-        if known:
-            self.targets = self.y
+    def __init__(self, x: Any, y: Any, bad: tuple[int, ...] = ()) -> None:
+        self.x, self.y, self.bad = x, y, bad
 
     def __len__(self) -> int:
-        return N
+        return len(self.x)
 
-    def __getitem__(self, i: int) -> tuple[Tensor, int]:
+    def __getitem__(self, i: int) -> Any:
         if i in self.bad:
             raise OSError("image file is truncated")
-        return torch.from_numpy(self.x[i]), int(self.y[i])
+        return torch.as_tensor(self.x[i]), self.y[i]
+
+
+class Lazy(Samples):
+    """Those of the arrays; ``targets`` is what some data sets of torchvision have."""
+
+    def __init__(self, bad: tuple[int, ...] = (), known: bool = False) -> None:
+        super().__init__(*arrays(), bad)
+        if known:
+            self.targets = self.y

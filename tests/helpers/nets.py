@@ -46,3 +46,16 @@ def train(
             checkpoints.append(copy.deepcopy(model.state_dict()))
     model.zero_grad()
     return checkpoints
+
+
+class Network(nn.Module):
+    """Layers by name, and a function of the network and its inputs that runs them."""
+
+    def __init__(self, run: Callable[..., Any], **layers: nn.Module) -> None:
+        super().__init__()
+        self.run = run
+        for name, layer in layers.items():
+            self.add_module(name, layer)
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return self.run(self, *inputs)

@@ -236,11 +236,6 @@ class Reference:
     metadata: dict[str, Any]
 
 
-def names() -> list[str]:
-    """Name the stored references."""
-    return sorted(path.stem for path in FOLDER.glob("*.safetensors"))
-
-
 def load_reference(name: str, folder: Path = FOLDER) -> Reference:
     """Load a reference by name."""
     spec = SPECS[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import whence
+from tests.helpers.lazy import Samples
 from tests.helpers.nets import train
 from whence import methods
 from whence.errors import InvalidInputError, ModelError, NotFittedError, StoreError
@@ -252,6 +254,39 @@ def test_bad_input_is_named(method: str) -> None:
             call()
 
 
+BAD_OPTIONS: list[tuple[str, str, list[Any], str]] = [
+    ("influence lissa arnoldi ekfac", "damping", [0, -1.0, float("nan"), "a lot", True],
+     "must be a finite number above 0"),
+    ("graddot trak lissa arnoldi ekfac", "params", ["some"], "must be one of \"last\", \"all\". Got 'some'"),
+    ("graddot trak", "projection", [0], "must be an integer of at least 1"),
+    ("graddot trak", "projection", [10_000], "must be at most 507, the number of parameters"),
+    ("graddot trak", "seed", [-1], "must be"),
+    ("graddot trak", "memory", [0], "must be"),
+    ("graddot", "loss", ["mse"], "must be None, for the cross-entropy, \"logit\""),
+    ("trak", "ridge", [-1], "must be a finite number of at least 0. Got -1"),
+    ("ekfac", "labels", ["true"], "must be one of"),
+    ("lissa", "depth", [0], "must be an integer of at least 1"),
+    ("lissa", "curvature_batch", [0], "must be"),
+    ("arnoldi", "dimension projections n_samples", [0], "must be"),
+    ("representer", "l2", [0, -1, float("inf"), None], "must be a finite number above 0"),
+    ("representer", "targets", ["both"], "must be"),
+    ("hingerp", "C", [0], "must be a finite number above 0"),
+    ("effects", "C", [-1.0], "must be"),
+    ("effects", "output", ["loss"], "must be one of"),
+    ("similarity", "metric", ["l1"], "must be one of"),
+    ("similarity", "space", ["pixels"], "must be one of"),
+    ("dualda", "layers", ["second"], "must be \"last\""),
+    ("dualda", "layers", [["body.8"]], "must name layers.*'1', '5'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("named", "options", "values", "message"), BAD_OPTIONS)
+def test_a_bad_option_is_named(named: str, options: str, values: list[Any], message: str) -> None:
+    for method, option, value in itertools.product(named.split(), options.split(), values):
+        with pytest.raises(InvalidInputError, match=f"'{option}' {message}"):
+            fit(method, trained("mlp"), **{option: value})
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_failed_refit_keeps_the_earlier_fit(method: str) -> None:
     case = trained("mlp")
@@ -355,25 +390,10 @@ def test_gradients_of_all_parameters_need_the_model(method: str) -> None:
         fitted(method, "cnn").attribute(features=bank("cnn").features[:2])
 
 
-class Torn:
-    """The training set, of which two samples cannot be read."""
-
-    def __init__(self, case: Case) -> None:
-        self.case = case
-
-    def __len__(self) -> int:
-        return N
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        if index in (3, 30):
-            raise OSError("the disk has a hole")
-        return self.case.x[index], int(self.case.y[index])
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_skipped_samples_score_zero_and_have_no_part(method: str, tmp_path: Path) -> None:
     case, e = trained("mlp"), make(method, batch_size=16)
-    e.fit(case.model, Torn(case), on_error="skip", **extra(e, case))
+    e.fit(case.model, Samples(case.x, case.y, (3, 30)), on_error="skip", **extra(e, case))
     assert e.skipped_.tolist() == [3, 30]
     assert (e.n_train_, e.labels_[[3, 30]].tolist()) == (N, [-1, -1])
     left = np.setdiff1d(np.arange(N), [3, 30])
@@ -420,13 +440,6 @@ def test_help_says_what_all_methods_take(method: str) -> None:
         assert name == "self" or f"{name}\n" in told, name
     more = f"{methods.get(method).__doc__} {methods.get(method).fit.__doc__.partition('on_error')[0]}"
     assert ("checkpoints" in more or "checkpoints\n" in told) == (method in ("tracin", "trak", "ensemble"))
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_an_option_that_no_method_has_is_refused(method: str) -> None:
-    case = trained("mlp")
-    with pytest.raises(TypeError, match="cashe_dir"):
-        make(method).fit(case.model, (case.x, case.y), cashe_dir="x")
 
 
 def test_names_of_classes_are_given_to_any_method() -> None:

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import whence
+from tests.helpers.lazy import Samples
+from tests.helpers.nets import Network
 from whence.errors import InvalidInputError, ModelError, StoreError
 from whence.features import extract
 from whence.features.training import Training
@@ -100,18 +102,6 @@ def test_curvature_of_the_last_layer_is_the_hessian() -> None:
     torch.testing.assert_close(layer.product(V, rows), V @ H, rtol=1e-10, atol=1e-13)
 
 
-def test_products_are_differences_of_gradients() -> None:
-    x, y, w, _, _ = problem()
-    v = torch.randn(len(w), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-
-    def gradient(w: Tensor) -> Tensor:
-        return torch.autograd.functional.jacobian(lambda w: loss_of(w, x, y).mean(), w)
-
-    h = 1e-5
-    expected = (gradient(w + h * v) - gradient(w - h * v)) / (2 * h)
-    torch.testing.assert_close(layer_of(w, x, y).product(v[None])[0], expected, rtol=1e-7, atol=1e-9)
-
-
 def test_gradients_of_the_last_layer() -> None:
     x, y, w, _, _ = problem()
     J = torch.autograd.functional.jacobian(lambda w: loss_of(w, x, y), w)
@@ -149,31 +139,6 @@ def test_scores_are_the_derivative_of_retraining_by_a_samples_weight() -> None:
         expected = -(losses[0] - losses[1]) / (2 * h) / N
         torch.testing.assert_close(scores[:, i], expected, rtol=1e-6, atol=1e-10)
         torch.testing.assert_close(found[:, i].double(), expected, rtol=1e-4, atol=1e-7)
-
-
-def test_scores_predict_leaving_samples_out() -> None:
-    """A positive score is a sample whose absence makes the loss of the target grow."""
-    x, y, w, tests, classes = problem()
-    scores = Influence(DAMPING, **QUIET).fit(model_of(w), (x.float(), y)).attribute(tests.float(), classes)
-    before = loss_of(w, tests, classes)
-    grown = []
-    for i in range(N):
-        weights = torch.full((N,), 1 / N, dtype=torch.float64)
-        weights[i] = 0
-        grown.append(loss_of(optimum(x, y, weights, w), tests, classes) - before)
-    left_out = torch.stack(grown, 1)
-    assert pearsonr(scores.flatten(), left_out.flatten())[0] > 0.99
-    assert min(pearsonr(a, b)[0] for a, b in zip(scores, left_out, strict=True)) > 0.98
-
-
-def test_self_influence_is_the_quadratic_form() -> None:
-    x, y, w, _, _ = problem()
-    explainer = Influence(DAMPING, **QUIET).fit(model_of(w), (x.float(), y))
-    J = torch.autograd.functional.jacobian(lambda w: loss_of(w, x, y), w)
-    H = torch.autograd.functional.hessian(lambda w: loss_of(w, x, y).mean(), w)
-    H += DAMPING * torch.eye(len(w), dtype=torch.float64)
-    expected = (J * torch.linalg.solve(H, J.T).T).sum(1) / N
-    torch.testing.assert_close(explainer.self_influence().double(), expected, rtol=1e-4, atol=1e-8)
 
 
 def test_a_layer_without_bias_has_none() -> None:
@@ -319,23 +284,10 @@ def gauss_newton(model: nn.Module, x: Tensor) -> Tensor:
     return G / len(x)
 
 
-class Pairs(torch.utils.data.Dataset[Any]):
-    """A set that is read sample by sample."""
-
-    def __init__(self, x: Tensor, y: Tensor) -> None:
-        self.x, self.y = x, y
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def __getitem__(self, i: int) -> tuple[Tensor, int]:
-        return self.x[i], int(self.y[i])
-
-
 @pytest.mark.parametrize("arrays", [True, False])
 def test_gauss_newton_products_of_all_parameters(arrays: bool) -> None:
     model, x, y, _ = images()
-    data = (x, y) if arrays else Pairs(x, y)
+    data = (x, y) if arrays else Samples(x, y)
     training = Training(extract(model, data, batch_size=16, **QUIET), Classes(K), 16)
     curvature = FullCurvature(training.classifier, training.batches)
     V = torch.randn(3, curvature.n_parameters, generator=torch.Generator().manual_seed(0))
@@ -375,6 +327,8 @@ def test_arnoldi_of_all_parameters_needs_no_training_set_after_fitting(tmp_path:
     explainer.save(tmp_path / "x.whence")
     back = whence.load(tmp_path / "x.whence", model=model)
     assert torch.equal(back.attribute(tests), explainer.attribute(tests))
+    with pytest.raises(StoreError, match="needs its model"):
+        whence.load(tmp_path / "x.whence")
 
 
 # EK-FAC
@@ -537,17 +491,12 @@ def test_convolutions_have_the_gradients_of_autograd(options: dict[str, Any]) ->
 
 
 def test_ekfac_on_tokens_sums_over_places() -> None:
-    class Tokens(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.mix, self.norm, self.head = nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, K)
-
-        def forward(self, x: Tensor) -> Tensor:
-            z: Tensor = self.head(self.norm(torch.tanh(self.mix(x))).mean(1))
-            return z
-
     torch.manual_seed(0)
-    model, x, y = Tokens(), torch.randn(30, 6, 4), torch.arange(30) % K
+    model = Network(
+        lambda self, x: self.head(self.norm(torch.tanh(self.mix(x))).mean(1)),
+        mix=nn.Linear(4, 5), norm=nn.LayerNorm(5), head=nn.Linear(5, K),
+    )  # fmt: skip
+    x, y = torch.randn(30, 6, 4), torch.arange(30) % K
     explainer = EKFAC(damping=0.1, **QUIET).fit(model, (x, y))
     assert explainer.layers_ == ("mix", "head")
     assert explainer.left_out_ == ("norm.weight", "norm.bias")
@@ -557,61 +506,11 @@ def test_ekfac_on_tokens_sums_over_places() -> None:
 # Bad input
 
 
-@pytest.mark.parametrize("method", [Influence, LiSSA, Arnoldi, EKFAC])
-@pytest.mark.parametrize("damping", [0, -1.0, float("nan"), "a lot", True])
-def test_damping_must_be_positive(method: Any, damping: Any) -> None:
-    model, x, y, _ = images()
-    with pytest.raises(InvalidInputError, match="'damping' must be a finite number above 0"):
-        method(damping=damping, **QUIET).fit(model, (x, y))
-
-
-@pytest.mark.parametrize(
-    ("explainer", "message"),
-    [
-        (LiSSA("first"), "'params' must be one of \"last\", \"all\". Got 'first'"),
-        (Arnoldi("some"), "'params' must be one of"),
-        (EKFAC("some"), "'params' must be one of"),
-        (EKFAC(labels="true"), "'labels' must be one of"),
-        (LiSSA(depth=0), "'depth' must be an integer of at least 1"),
-        (LiSSA(curvature_batch=0), "'curvature_batch' must be"),
-        (Arnoldi(dimension=0), "'dimension' must be"),
-        (Arnoldi(projections=0), "'projections' must be"),
-        (Arnoldi(n_samples=0), "'n_samples' must be"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_bad_parameters_are_named(explainer: Any, message: str) -> None:
-    model, x, y, _ = images()
-    with pytest.raises(InvalidInputError, match=message):
-        explainer.fit(model, (x, y))
-
-
 def test_a_head_too_large_for_its_hessian_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("whence.methods.influence._LARGEST", 10)
     model, x, y, _ = images()
     with pytest.raises(InvalidInputError, match=r"at most 10 parameters.*Got 15.*EK-FAC"):
         Influence(**QUIET).fit(model, (x, y))
-
-
-class Twice(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.body, self.head = nn.Linear(4, 4), nn.Linear(4, K)
-
-    def forward(self, x: Tensor) -> Tensor:
-        z: Tensor = self.head(self.body(torch.tanh(self.body(x))))
-        return z
-
-
-class Grouped(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv, self.head = nn.Conv2d(2, 2, 3, groups=2), nn.Linear(8, K)
-        self.head.requires_grad_(False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        z: Tensor = self.head(self.conv(x).flatten(1))
-        return z
 
 
 def test_half_precision_models_have_factors_in_float32() -> None:
@@ -625,10 +524,14 @@ def test_half_precision_models_have_factors_in_float32() -> None:
 def test_layers_that_ekfac_cannot_take_are_named() -> None:
     torch.manual_seed(0)
     y = torch.arange(12) % K
+    body, head = nn.Linear(4, 4), nn.Linear(4, K)
+    twice = Network(lambda self, x: self.head(self.body(torch.tanh(self.body(x)))), body=body, head=head)
+    conv, last = nn.Conv2d(2, 2, 3, groups=2), nn.Linear(8, K).requires_grad_(False)
+    grouped = Network(lambda self, x: self.head(self.conv(x).flatten(1)), conv=conv, head=last)
     with pytest.raises(ModelError, match=r"'body' runs 2 times.*requires_grad_\(False\)"):
-        EKFAC(**QUIET).fit(Twice(), (torch.randn(12, 4), y))
+        EKFAC(**QUIET).fit(twice, (torch.randn(12, 4), y))
     with pytest.raises(ModelError, match=r"without groups.*conv\.weight, conv\.bias"):
-        EKFAC(**QUIET).fit(Grouped(), (torch.randn(12, 2, 4, 4), y))
+        EKFAC(**QUIET).fit(grouped, (torch.randn(12, 2, 4, 4), y))
 
 
 def test_a_layer_without_curvature_needs_a_damping() -> None:

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 from sklearn.svm import OneClassSVM
-from torch import nn
 
 import whence
-from whence.errors import InvalidInputError, StoreError
+from whence.errors import StoreError
 from whence.features import FeatureBank
 
 
@@ -76,16 +75,6 @@ def test_one_machine_of_the_whole_and_one_per_label() -> None:
     wanted = oracle(G[y != 1], G[:9], float(many.nu_[1]))
     np.testing.assert_allclose(many.typicality(features=X[:9], target=1), wanted, atol=1e-3)
     np.testing.assert_allclose(many.attribute(features=X[:9], target=1).sum(1), wanted, atol=1e-3)
-
-
-def test_numbers_have_no_classes() -> None:
-    x, y = torch.randn(40, 3), torch.linspace(-1, 1, 40)
-    with pytest.raises(InvalidInputError, match="'by' must be \"whole\" where labels are numbers"):
-        whence.OneClass(show_progress=False).fit(nn.Linear(3, 1), (x, y))
-    found = whence.OneClass(by="whole", show_progress=False).fit(nn.Linear(3, 1), (x, y))
-    torch.testing.assert_close(
-        found.attribute(x[:2]).sum(1).double(), found.typicality(x[:2]), atol=1e-4, rtol=0
-    )
 
 
 def test_it_is_saved_and_a_file_that_does_not_fit_is_refused(tmp_path: Path) -> None:

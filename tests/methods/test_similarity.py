@@ -51,13 +51,6 @@ def test_scores_are_similarities_with_the_sign_of_the_label(metric: Any, space: 
     np.testing.assert_allclose(explainer.self_influence(), own, rtol=1e-5)
 
 
-def test_a_copy_is_the_nearest_of_all() -> None:
-    model, x, y, _ = problem()
-    scores = Similarity("l2", **QUIET).fit(model, (x, y)).attribute(x, y)
-    torch.testing.assert_close(scores.diagonal(), torch.ones(N))
-    assert scores.argmax(1).tolist() == list(range(N))
-
-
 def test_a_vector_without_direction_is_like_none() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 3, bias=False), nn.ReLU(), nn.Linear(3, K))
@@ -80,13 +73,3 @@ def test_tokens_have_no_distance() -> None:
     x, y = torch.randint(9, (12, 2)), torch.arange(12) % K
     with pytest.raises(InvalidInputError, match=r"'space' must be \"features\".*Got dtype torch.int64"):
         Similarity(space="input", **QUIET).fit(model, (x, y))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"metric": "l1"}, "'metric' must be one of"), ({"space": "pixels"}, "'space' must be one of")],
-)
-def test_bad_parameters_are_named(options: Any, message: str) -> None:
-    model, x, y, _ = problem()
-    with pytest.raises(InvalidInputError, match=message):
-        Similarity(**options, **QUIET).fit(model, (x, y))

@@ -11,19 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.helpers.families import (
-    BERT,
-    GPT2,
-    IMAGES,
-    LENGTHS,
-    LLAMA,
-    Family,
-    ResNet,
-    lora,
-    row,
-    tokens,
-)
+from tests.helpers.families import BERT, GPT2, IMAGES, LENGTHS, LLAMA, Family, ResNet, lora, row, tokens
 from tests.helpers.families import transformer as build
+from tests.helpers.nets import Network
 from tests.helpers.untouched import assert_untouched, snapshot
 from whence.errors import ModelError
 from whence.model.extractor import Extractor, find_head
@@ -62,13 +52,6 @@ def test_the_features_of_the_head_give_the_logits(family: Family) -> None:
     assert_untouched(before, model)
 
 
-def test_a_batch_of_one_is_one_row(family: Family) -> None:
-    model, inputs = family.made()
-    one = {k: v[:1] for k, v in inputs.items()} if isinstance(inputs, dict) else inputs[:1]
-    extractor = Extractor(model, find_head(model, one))
-    np.testing.assert_allclose(extractor(one), extractor(inputs)[:1], rtol=1e-3, atol=1e-4)
-
-
 def test_the_documented_table_is_what_is_found(family: Family) -> None:
     assert row(family) in DOCS.read_text(encoding="utf-8").splitlines()
 
@@ -88,17 +71,13 @@ def test_features_are_those_of_the_last_real_token(name: str, config: dict[str, 
 
 
 def test_places_are_told_apart_where_their_logits_are_equal() -> None:
-    class LastToken(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.score = nn.Linear(2, 3, bias=False)
-            self.score.weight.data[:, 1] = 0  # so that the second feature leaves no trace in the logits
+    def last_token(self: Network, x: Tensor, lengths: Tensor) -> Any:
+        return self.score(x)[torch.arange(len(x)), lengths - 1]
 
-        def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-            return self.score(x)[torch.arange(len(x)), lengths - 1]
-
+    model = Network(last_token, score=nn.Linear(2, 3, bias=False))
+    model.score.weight.data[:, 1] = 0  # so that the second feature leaves no trace in the logits
     x = torch.tensor([[[1.0, 5.0], [1.0, 6.0], [1.0, 7.0]], [[1.0, 8.0], [1.0, 9.0], [torch.nan] * 2]])
-    model, inputs = LastToken(), (x, torch.tensor([3, 2]))
+    inputs = x, torch.tensor([3, 2])
     assert find_head(model, inputs) == "score"
     assert Extractor(model, "score")(inputs).tolist() == [[1.0, 7.0], [1.0, 9.0]]
 
@@ -123,15 +102,8 @@ def test_an_average_over_some_places_is_followed() -> None:
 
 
 def test_places_before_samples_are_refused() -> None:
-    class TimeFirst(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.score = nn.Linear(4, 3)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.score(x.movedim(1, 0))[-1]
-
-    model, x = TimeFirst(), torch.randn(2, 6, 4)
+    model = Network(lambda self, x: self.score(x.movedim(1, 0))[-1], score=nn.Linear(4, 3))
+    x = torch.randn(2, 6, 4)
     with pytest.raises(ModelError, match=r"logits of shape \(2, 3\).*'score' \(4→3\)"):
         find_head(model, x)
     with pytest.raises(ModelError, match="must make the model's logits"):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from tests.helpers.families import BERT, IMAGES, Family, ResNet, Vgg, lora
+from tests.helpers.nets import Network
 from tests.helpers.untouched import assert_untouched, snapshot
 from whence.errors import InvalidInputError, ModelError
 from whence.model import layers as module
@@ -36,7 +37,6 @@ def extractor(model: nn.Module, inputs: Any, asked: Any = "all") -> Extractor:
 
 
 def parts(extractor: Extractor, inputs: Any) -> dict[str, Tensor]:
-    assert extractor.layers is not None
     found = extractor(inputs)
     return {name: found[:, place] for name, place in extractor.layers.places.items()}
 
@@ -53,8 +53,7 @@ class Taking(nn.Module):
         y = self.second(z)
         z.zero_()
         y.relu_()
-        logits: Tensor = self.head(y)
-        return logits
+        return self.head(y)
 
 
 # Which layers
@@ -100,8 +99,7 @@ def test_a_layer_that_cannot_be_taken_is_named(name: str, why: str) -> None:
         def forward(self, x: Tensor) -> Tensor:
             z = self.classifier[:3](torch.flatten(self.features(x), 1))
             self.mixing(z.mean(0, keepdim=True))
-            logits: Tensor = self.classifier[3](z)
-            return logits
+            return self.classifier[3](z)
 
     with pytest.raises(InvalidInputError, match=rf"'layers'.*{name!r}: .*{why}.*'classifier\.0'"):
         chosen(Mixing(), IMAGES, (name,))
@@ -118,18 +116,12 @@ def test_what_wraps_the_head_reads_the_same_as_it() -> None:
 
 
 def test_time_before_samples_is_left_out() -> None:
-    class TimeFirst(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second, self.head = nn.Linear(4, 6), nn.Linear(6, 6), nn.Linear(6, 3)
-
-        def forward(self, x: Tensor) -> Tensor:
-            z = self.second(self.first(x.movedim(1, 0)))
-            logits: Tensor = self.head(z.mean(0))
-            return logits
-
-    assert chosen(TimeFirst(), torch.randn(3, 2, 4)).names == ("head",)
-    assert chosen(TimeFirst(), torch.randn(2, 2, 4)).names == ("head",)  # by values, not by shapes
+    model = Network(
+        lambda self, x: self.head(self.second(self.first(x.movedim(1, 0))).mean(0)),
+        first=nn.Linear(4, 6), second=nn.Linear(6, 6), head=nn.Linear(6, 3),
+    )  # fmt: skip
+    assert chosen(model, torch.randn(3, 2, 4)).names == ("head",)
+    assert chosen(model, torch.randn(2, 2, 4)).names == ("head",)  # by values, not by shapes
 
 
 def test_auto_takes_few_and_the_last_two() -> None:
@@ -186,21 +178,17 @@ def test_what_the_model_writes_later_does_not_count() -> None:
 
 
 def test_of_a_layer_that_runs_several_times_the_last_time_counts() -> None:
-    class Shared(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.stem, self.turn, self.head = nn.Linear(5, 4), nn.Linear(4, 4), nn.Linear(4, 3)
-
-        def forward(self, x: Tensor) -> Tensor:
-            z = self.stem(x)
-            for _ in range(3):
-                z = self.turn(z).tanh()
-            logits = self.head(z)
-            self.turn(z * 0)  # after the head, of which features cannot come
-            return logits  # type: ignore[no-any-return]
+    def run(self: Network, x: Tensor) -> Any:
+        z = self.stem(x)
+        for _ in range(3):
+            z = self.turn(z).tanh()
+        logits = self.head(z)
+        self.turn(z * 0)  # after the head, of which features cannot come
+        return logits
 
     torch.manual_seed(0)
-    model, x = Shared(), torch.randn(6, 5)
+    model = Network(run, stem=nn.Linear(5, 4), turn=nn.Linear(4, 4), head=nn.Linear(4, 3))
+    x = torch.randn(6, 5)
     with torch.no_grad():
         z = model.turn(model.turn(model.stem(x)).tanh()).tanh()
     assert torch.equal(parts(extractor(model, x), x)["turn"], z)
@@ -273,7 +261,6 @@ def test_blocks_are_scaled_and_the_head_with_them() -> None:
     torch.manual_seed(0)
     model, x = Taking(), torch.randn(6, 5)
     found = extractor(model, x)
-    assert found.layers is not None
     plain = parts(found, x)
     found.layers = found.layers.scaled([4.0, 9.0])
     halves = parts(found, x)
@@ -286,22 +273,11 @@ def test_blocks_are_scaled_and_the_head_with_them() -> None:
         np.testing.assert_allclose(logits, model(x), rtol=1e-5, atol=1e-6)
 
 
-def test_a_layer_that_never_fires_keeps_its_zeros() -> None:
-    assert (
-        Layers("all", (Block("a", "vector", 2, width=2), Block("b", "vector", 2, width=2)))
-        .scaled([0.0, 4.0])
-        .blocks[0]
-        .scale
-        == 1.0
-    )
-
-
 def test_every_family_has_features_of_its_layers(family: Family) -> None:
     model, inputs = family.made()
     model.train()
     before = snapshot(model)
     found = extractor(model, inputs)
-    assert found.layers is not None
     features = found(inputs)
     assert_untouched(before, model)
     assert found.layers.names[-1] == family.head
@@ -340,8 +316,7 @@ def test_a_layer_that_does_not_run_for_a_batch_is_named() -> None:
     class Sometimes(Taking):
         def forward(self, x: Tensor) -> Tensor:
             z = self.first(x)
-            logits: Tensor = self.head(self.second(z) if x.shape[0] > 1 else z)
-            return logits
+            return self.head(self.second(z) if x.shape[0] > 1 else z)
 
     model, x = Sometimes(), torch.randn(6, 5)
     layers = Layers("all", (Block("second", "vector", 4, width=4), Block("head", "vector", 4, width=4)))
@@ -349,9 +324,3 @@ def test_a_layer_that_does_not_run_for_a_batch_is_named() -> None:
     assert found(x).shape == (6, 8)
     with pytest.raises(ModelError, match="Layer 'second' must run before the head"):
         found(x[:1])
-
-
-def test_layers_tell_what_they_are() -> None:
-    text = str(chosen(Vgg(), IMAGES))
-    assert text.splitlines()[0] == "'features.3.0': 8 × 16 × 16, pooled to 8 × 11 × 11; divided by 1"
-    assert "by random signs to 1,024" in str(Block.of("a", "mean", 2000, True, ()))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import whence
+from tests.helpers.nets import Network
 from tests.helpers.untouched import assert_untouched, snapshot
 from whence.errors import ModelError, StoreError
 from whence.methods import GradDot
@@ -45,17 +46,15 @@ class Distilled(nn.Module):
         return a * b
 
 
-class OneTensor(nn.Module):
-    """Both heads read the same features, as in RepViT."""
+def one_tensor() -> nn.Module:
+    """Return a model whose heads read the same features, as in RepViT."""
+    torch.manual_seed(0)
 
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.body, self.a, self.b = nn.Linear(D, 5), nn.Linear(5, K), nn.Linear(5, K)
-
-    def forward(self, x: Tensor) -> Tensor:
+    def run(self: Network, x: Tensor) -> Any:
         f = self.body(x).relu()
         return (self.a(f) + self.b(f)) / 2
+
+    return Network(run, body=nn.Linear(D, 5), a=nn.Linear(5, K), b=nn.Linear(5, K))
 
 
 class Places(nn.Module):
@@ -102,7 +101,7 @@ def test_features_of_all_heads_make_the_logits(ends: str, head: str) -> None:
 
 def test_heads_of_one_tensor_and_heads_of_places() -> None:
     x = inputs()
-    extractor = Extractor(OneTensor(), find_head(OneTensor(), x))
+    extractor = Extractor(one_tensor(), find_head(one_tensor(), x))
     assert extractor.layer == "0.5*a + 0.5*b"
     model, tokens = Places(), torch.randn(7, 4, D)
     assert find_head(model, tokens) == "head + 0.5*aux"
@@ -178,7 +177,7 @@ def test_from_fit_to_load_and_explain(tmp_path: Path) -> None:
     assert torch.equal(back.attribute(x[:3]), explainer.attribute(x[:3]))
     assert explainer.faithfulness(x).n_tests == 40
     with pytest.raises(StoreError, match="another model"):
-        whence.load(tmp_path / "x.whence", OneTensor())
+        whence.load(tmp_path / "x.whence", one_tensor())
     named = whence.DualDA(C=0.1, show_progress=False).fit(model, (x, y), layer="0.5*head + 0.5*head_dist")
     np.testing.assert_array_equal(named.coef_, explainer.coef_)
     for layer in ("half*head + head_dist", "head + nothing"):
@@ -194,16 +193,12 @@ def test_relevance_flows_back_through_all_heads() -> None:
     """Bodies without bias or activation: relevance is x_j Σ_h c_h·W_hj, in closed form."""
     torch.manual_seed(0)
 
-    class Plain(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.b = nn.Linear(D, 4, bias=False), nn.Linear(D, 5, bias=False)
-            self.head, self.dist = nn.Linear(4, K), nn.Linear(5, K)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return (self.head(self.a(x)) + self.dist(self.b(x))) / 2
-
-    model, x = Plain().double(), inputs().double()
+    model = Network(
+        lambda self, x: (self.head(self.a(x)) + self.dist(self.b(x))) / 2,
+        a=nn.Linear(D, 4, bias=False), b=nn.Linear(D, 5, bias=False),
+        head=nn.Linear(4, K), dist=nn.Linear(5, K),
+    ).double()  # fmt: skip
+    x = inputs().double()
     extractor = Extractor(model, find_head(model, x))
     features = extractor(x)
     weights = torch.randn(9, dtype=torch.float64)

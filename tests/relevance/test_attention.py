@@ -76,11 +76,7 @@ def test_eager_code_in_a_model_is_attention_by_hand(rules: Rules) -> None:
 
 
 def test_one_tensor_as_queries_keys_and_values() -> None:
-    check(
-        lambda x: F.scaled_dot_product_attention(x, x, x),
-        lambda x: by_hand(x, x, x, True, None, None),
-        Q,
-    )
+    check(lambda x: F.scaled_dot_product_attention(x, x, x), lambda x: by_hand(x, x, x, True, None, None), Q)
 
 
 @pytest.mark.parametrize("rules", [ATTN_LRP, ATTN_LRP_CP], ids=["flows", "values only"])

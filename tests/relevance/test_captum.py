@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.helpers.nets import Network
 from tests.helpers.relevance_nets import random
 from whence.errors import ModelError
 from whence.model.extractor import Extractor
@@ -16,11 +17,7 @@ attr: Any = pytest.importorskip("captum.attr")
 
 from whence.relevance.captum import Captum, attributed  # noqa: E402
 
-METHODS = {
-    "InputXGradient": {},
-    "Saliency": {"abs": False},
-    "IntegratedGradients": {"n_steps": 8},
-}
+METHODS = {"InputXGradient": {}, "Saliency": {"abs": False}, "IntegratedGradients": {"n_steps": 8}}
 
 
 class Images(nn.Module):
@@ -120,13 +117,6 @@ def test_noise_on_texts_repeats_the_mask_too() -> None:
 
 
 def test_two_inputs_are_refused() -> None:
-    class Two(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.head = nn.Linear(4, 3)
-
-        def forward(self, a: Tensor, b: Tensor) -> Tensor:
-            return self.head(a + b)
-
+    two = Network(lambda self, a, b: self.head(a + b), head=nn.Linear(4, 3))
     with pytest.raises(ModelError, match="models with one input"):
-        attributed(Extractor(Two(), "head"), (torch.ones(2, 4), torch.ones(2, 4)), Captum(attr.Saliency))
+        attributed(Extractor(two, "head"), (torch.ones(2, 4), torch.ones(2, 4)), Captum(attr.Saliency))

@@ -162,17 +162,7 @@ def test_figure(fitted, tmp_path):
     (why,) = explainer.explain_concepts(images[:1])
     figure = why.plot()
     found = texts(figure)
-    for expected in (
-        f"training sample {why.index} ",
-        "evidence for",
-        "in no concept",
-        "= τ − bias",
-        why.parts[0].name,
-        "support vectors",
-        "maps by epsilon_plus_flat",
-        "blue: for the target",
-        "orange: against it",
-    ):
+    for expected in (f"training sample {why.index} ", why.parts[0].name, "maps by epsilon_plus_flat"):
         assert expected in found
     assert len(figure.axes) == 3 + 3 * (2 + 9)
     figure.savefig(tmp_path / "concepts.png")

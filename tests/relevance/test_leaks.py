@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 from torch.utils.checkpoint import checkpoint
 
+from tests.helpers.nets import Network
 from tests.helpers.relevance_nets import (
     Function,
     by_gradient,
@@ -203,16 +204,11 @@ def test_a_model_that_asks_for_gradients_itself_keeps_its_rules() -> None:
 
 
 def test_what_follows_the_head_needs_no_rule() -> None:
-    class Probabilities(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body, self.head = nn.Linear(6, 5), nn.Linear(5, 3)
+    def probabilities(self: Network, x: Tensor) -> Tensor:
+        z = self.head(self.body(x))
+        return z.exp() / z.exp().sum(1, keepdim=True)
 
-        def forward(self, x: Tensor) -> Tensor:
-            z = self.head(self.body(x))
-            return z.exp() / z.exp().sum(1, keepdim=True)
-
-    model = Probabilities().double()
+    model = Network(probabilities, body=nn.Linear(6, 5), head=nn.Linear(5, 3)).double()
     extractor = extractor_of(model.body, X)
     extractor.model, extractor.layer = model, "head"
     flow = trace(extractor, X, Rules())

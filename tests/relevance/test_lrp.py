@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.helpers.families import FAMILIES, IMAGES, Family, ResNet, Vgg
+from tests.helpers.nets import Network
 from tests.helpers.relevance_nets import random
 from tests.relevance.test_rules import by_matrix
 from whence.errors import HeadError, InvalidInputError, ModelError
@@ -88,15 +89,11 @@ def test_a_relevance_of_another_shape_is_refused() -> None:
 
 
 def test_two_inputs_have_a_map_each() -> None:
-    class Two(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.b, self.head = nn.Linear(4, 5), nn.Linear(3, 5, bias=False), nn.Linear(5, 3)
-
-        def forward(self, a: Tensor, b: Tensor) -> Tensor:
-            return self.head(torch.cat([self.a(a), self.b(b)]).view(2, -1, 5).sum(0))
-
-    model, a, b, c = Two().double(), random(2, 4), random(2, 3), random(2, 5)
+    model = Network(
+        lambda self, a, b: self.head(torch.cat([self.a(a), self.b(b)]).view(2, -1, 5).sum(0)),
+        a=nn.Linear(4, 5), b=nn.Linear(3, 5, bias=False), head=nn.Linear(5, 3),
+    ).double()  # fmt: skip
+    a, b, c = random(2, 4), random(2, 3), random(2, 5)
     maps = trace(Extractor(model, "head"), (a, b), Rules()).maps(c)
     torch.testing.assert_close(maps["0"], a * (c @ model.a.weight.detach()))
     torch.testing.assert_close(maps["1"], b * (c @ model.b.weight.detach()))
@@ -300,7 +297,6 @@ def test_a_pass_with_a_graph_runs_the_model_once() -> None:
     data = X.repeat(4, 1, 1, 1), torch.arange(12) % 3
     bound = extract(model, data, show_progress=False).model
     model.register_forward_pre_hook(lambda *_: calls.append(1))
-    assert bound is not None
     found = start(bound, X)
     assert len(calls) == 1
     want = trace(Extractor(model, "9"), X, EPSILON_PLUS_FLAT)
@@ -315,17 +311,12 @@ def test_a_pass_with_a_graph_runs_the_model_once() -> None:
 
 
 def test_a_pass_with_a_graph_refuses_what_the_head_did_not_make() -> None:
-    class Bent(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = dense()
-
-        def forward(self, x: Tensor) -> Tensor:
-            z = self.inner(x)
-            return torch.where(x.flatten(1).sum(1, keepdim=True) > 1e3, z.exp(), z)
+    def bent(self: Network, x: Tensor) -> Tensor:
+        z = self.inner(x)
+        return torch.where(x.flatten(1).sum(1, keepdim=True) > 1e3, z.exp(), z)
 
     x = X[:, :, :4, :4]
-    extractor = Extractor(Bent(), "inner.5", exact=True)
+    extractor = Extractor(Network(bent, inner=dense()), "inner.5", exact=True)
     bound = BoundModel(extractor)
     start(bound, x)
     for run in (extractor.read, partial(start, extractor)):

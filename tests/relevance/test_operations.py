@@ -192,11 +192,7 @@ CASES: dict[str, tuple[Function, Function, list[Tensor]]] = {
         lambda a, b: a[:, :3] * gate(b)[:, 3:] + 0 * b[:, :3],
         [A, B],
     ),
-    "squeeze and excitation": (
-        lambda x: se_block(x, torch.sigmoid),
-        lambda x: se_block(x, gate),
-        [IMAGES],
-    ),
+    "squeeze and excitation": (lambda x: se_block(x, torch.sigmoid), lambda x: se_block(x, gate), [IMAGES]),
     "glu": (lambda a: F.glu(a, 1), lambda a: a[:, :3] * gate(a[:, 3:]), [A]),
     "quotient": (lambda a, b: a / (b.abs() + 1), lambda a, b: a / (b.abs() + 1).detach() + 0 * b, [A, B]),
     "quotient in place": (

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import warnings
 
 import numpy as np
 import pytest
 
 from tests.helpers import oracle
-from whence.core import contents
-from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError, StoreError
-from whence.svm import CChoice, CrammerSinger, choose_C, solve, solve_path
+from whence.errors import ChoiceWarning, ConvergenceWarning
+from whence.svm import CrammerSinger, choose_C, solve, solve_path
 from whence.svm.inputs import length
 from whence.svm.likeness import mean_cosine
 from whence.svm.path import PathPoint, _best, _split
@@ -49,25 +46,6 @@ def test_every_gap_of_a_path_is_that_of_the_returned_weights() -> None:
         assert gap <= 1e-3
 
 
-def test_an_empty_path_is_empty() -> None:
-    assert solve_path(*clusters(10), []) == []
-
-
-def test_options_reach_the_solver() -> None:
-    X, y = clusters(30)
-    (solution,) = solve_path(X, y, [0.1], n_classes=5, bias=False)
-    assert solution.weight.shape == (5, X.shape[1])
-
-
-def test_the_choice_follows_the_scale_of_the_features() -> None:
-    X, y = clusters(400)
-    plain = choose_C(X, y, bias=False)
-    for scale in [1e-2, 1e2]:
-        scaled = choose_C(X * scale, y, bias=False)
-        np.testing.assert_allclose(scaled.C, plain.C / scale**2, rtol=1e-4)
-        assert [p.kappa for p in scaled.path] == [p.kappa for p in plain.path]
-
-
 @pytest.mark.parametrize(("scale", "offset"), [(1e-3, 0.0), (1e-6, 0.0), (1e3, 0.0), (1.0, 100.0)])
 def test_neither_scale_nor_offset_costs_agreement(scale: float, offset: float) -> None:
     X, y = clusters(2000, K=5, noise=0.7)
@@ -81,15 +59,6 @@ def test_neither_scale_nor_offset_costs_agreement(scale: float, offset: float) -
     moved = found(X * scale + offset, (weight / scale, bias - weight.sum(1) * offset / scale))
     assert plain > 0.9
     assert moved > plain - 0.01
-
-
-def test_the_path_is_in_the_units_of_the_whole_set() -> None:
-    X, y = clusters(500)
-    choice = choose_C(X, y, bias=True)
-    scale = float(((X - X.mean(0, dtype=np.float64)) ** 2).sum())
-    for p in choice.path:
-        assert p.C * scale == pytest.approx(p.kappa, rel=1e-9)
-    assert choice.C in [p.C for p in choice.path]
 
 
 def test_a_subsample_stands_for_the_whole() -> None:
@@ -111,7 +80,6 @@ def test_the_choice_recovers_the_head() -> None:
     choice = choose_C(X, y, head=(weight, offset), max_samples=800)
     point = next(p for p in choice.path if p.C == choice.C)
     assert point.agreement > 0.95
-    assert point.logit_cosine is not None
     assert point.logit_cosine > 0.95
     assert point.agreement >= max(p.agreement for p in choice.path) - 0.02
 
@@ -147,13 +115,6 @@ def test_small_and_odd_sets_get_a_finite_value(X: np.ndarray, y: np.ndarray, bia
     assert 0 < choice.C < np.inf
     assert all(0 <= p.agreement <= 1 for p in choice.path)
     assert choice.held_out == (len(X) >= 50)
-
-
-def test_bad_input_is_refused() -> None:
-    X, y = clusters(60)
-    X[7, 2] = np.nan
-    with pytest.raises(InvalidInputError, match="row 7, column 2"):
-        choose_C(X, y)
 
 
 def test_the_split_takes_from_every_class_in_proportion() -> None:
@@ -264,15 +225,6 @@ def test_time_has_no_part_in_the_choice(monkeypatch: pytest.MonkeyPatch) -> None
     assert choose_C(X, y) == want
 
 
-def test_the_choice_explains_itself() -> None:
-    choice = choose_C(*clusters(100), head=(np.eye(3, 6), None))
-    text = str(choice)
-    assert f"C = {choice.C:.3g}" in text
-    assert "standard error" in text
-    assert text.count("← chosen") == 1
-    assert len(text.splitlines()) == 3 + len(choice.path)
-
-
 def test_mean_cosine_is_blind_to_shifts() -> None:
     rng = np.random.default_rng(0)
     a = rng.normal(size=(5, 3))
@@ -281,39 +233,6 @@ def test_mean_cosine_is_blind_to_shifts() -> None:
     assert mean_cosine(a, np.ones((5, 3))) == 0
     pearson = np.mean([np.corrcoef(x, y)[0, 1] for x, y in zip(a, a**2, strict=True)])
     assert mean_cosine(a, a**2) == pytest.approx(pearson)
-
-
-def test_a_choice_survives_json() -> None:
-    choice = choose_C(*clusters(60))
-    values = json.loads(json.dumps(dataclasses.asdict(choice)))
-    assert contents.manifest(CChoice, values) == choice
-    for other in ({**values, "more": 1}, {**values, "path": [{**values["path"][0], "more": 1}]}):
-        with pytest.raises(StoreError, match="more"):
-            contents.manifest(CChoice, other)
-
-
-@pytest.mark.parametrize("bias", [False, 2.0])
-@pytest.mark.parametrize("with_head", [True, False])
-def test_classes_without_samples_are_judged_as_if_all_logits_were_made(bias: float, with_head: bool) -> None:
-    rng = np.random.default_rng(3)
-    X = rng.normal(size=(120, 7)).astype(np.float32)
-    y = rng.choice([3, 4, 11, 30], 120)  # 36 of 40 have no sample
-    head = (rng.normal(size=(40, 7)).astype(np.float32), rng.normal(size=40)) if with_head else None
-    problem = CrammerSinger.make(X, y, 40, 1.0, bias)
-    rows = np.arange(0, 120, 2)
-    judge = problem.judge(rows, head)
-    for C in (1e-3, 1e-1):
-        some = np.arange(1, 120, 2)
-        weight = solve(X[some], y[some], n_classes=40, C=C, bias=bias, tol=1e-4).weight
-        ours = X[rows].astype(np.float64) @ weight[:, :7].T + (weight[:, 7] if bias else 0.0)
-        agreement, cosine = judge(weight)
-        if head is None:
-            assert cosine is None
-            assert agreement == np.mean(ours.argmax(1) == y[rows])
-        else:
-            theirs = X[rows].astype(np.float64) @ head[0].T.astype(np.float64) + head[1]
-            assert agreement == np.mean(ours.argmax(1) == theirs.argmax(1))
-            assert cosine == pytest.approx(mean_cosine(ours, theirs), abs=1e-12)
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -328,8 +247,10 @@ def test_what_is_told_of_a_vocabulary_is_what_all_logits_tell(unit: bool, bias: 
     head = rng.normal(size=(12, 6)), rng.normal(size=12)
     W = solve(X, y, C=0.5, n_classes=12, bias=bias).weight
     rows = np.arange(5, 40)
-    found = CrammerSinger.make(X, y, 12, 1.0, bias).judge(rows, head, lengths)(W)
+    problem = CrammerSinger.make(X, y, 12, 1.0, bias)
+    found = problem.judge(rows, head, lengths)(W)
     ours = X[rows] @ W[:, :6].T + (W[:, 6] if bias else 0.0)
+    assert problem.judge(rows, None, lengths)(W) == ((ours.argmax(axis=1) == y[rows]).mean(), None)
     theirs = raw[rows] @ head[0].T + head[1]
     a, b = (z - z.mean(axis=1, keepdims=True) for z in (ours, theirs))
     cosines = (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import oracle
-from tests.svm.test_own_problem import Hinge, clouds
+from tests.svm.test_problems import Hinge, clouds
 from whence.engine import Group, Local
 from whence.errors import ConvergenceWarning, InvalidInputError, LostError, WorkerError
 from whence.svm import sharded, solve, solve_shards
@@ -121,7 +121,6 @@ def test_rows_of_a_map_are_sent_as_their_place(tmp_path: Path) -> None:
     np.save(tmp_path / "features.npy", X)
     rows = np.load(tmp_path / "features.npy", mmap_mode="r")
     where = Mapped.of(rows[100:250])
-    assert where is not None
     np.testing.assert_array_equal(where.open(), X[100:250])
     assert Mapped.of(rows[::2]) is None
     assert Mapped.of(X) is None

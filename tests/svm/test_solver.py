@@ -65,39 +65,12 @@ def test_optimum_is_that_of_a_generic_qp_solver(C, K, bias):
     assert 0.5 * ((solution.weight - W) ** 2).sum() <= 2e-8 * value
 
 
-def test_kkt_conditions():
-    X, y = clusters(200, 6, 4)
-    solution = solve(X, y, C=0.1, tol=1e-10)
-    alpha = -solution.lam.toarray()
-    alpha[np.arange(200), y] += 0.1
-    g = oracle.with_bias(X, True) @ solution.weight.T + 1.0
-    g[np.arange(200), y] -= 1.0
-    # Complementary slackness: weight only on the classes with the largest g.
-    assert (alpha * (g.max(axis=1, keepdims=True) - g)).max() < 1e-6
-
-
 @pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-7])
 @pytest.mark.parametrize("C", [0.1, 10.0])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_gap_is_that_of_the_returned_weights(C, tol, seed):
     X, y = stretched(seed=seed)
     check_solution(solve(X, y, C=C, tol=tol), X, y, C, True, tol)
-
-
-def test_the_gap_is_that_of_the_returned_weights_after_a_warm_start():
-    X, y = stretched()
-    start = solve(X, y, C=0.1, tol=1e-3)
-    for C in (0.01, 1.0):
-        for warm in (start, start.lam):
-            check_solution(solve(X, y, C=C, tol=1e-4, warm_start=warm), X, y, C, True, 1e-4)
-
-
-def test_newton_regime_against_the_generic_solver():
-    X, y = clusters(150, 8, 3, noise=2.0)
-    X *= np.logspace(1, -1, 8)
-    value, _ = oracle.qp(X, y, 3, 100.0, True)
-    solution = solve(X, y, C=100.0, tol=1e-7)
-    assert solution.dual == pytest.approx(value, rel=2e-7)
 
 
 @pytest.mark.parametrize("norm", [1e-3, 1.0, 1e4])
@@ -230,18 +203,13 @@ def test_input_is_left_alone():
 
 
 @pytest.mark.parametrize("data", [clusters(500, 20, 5, dtype=np.float32), stretched()])
-def test_same_seed_same_bits(data):
+def test_same_seed_same_bits_with_any_number_of_threads(data):
     one, two = (solve(*data, C=1.0, seed=3, n_threads=2) for _ in range(2))
     np.testing.assert_array_equal(one.lam.data, two.lam.data)
     np.testing.assert_array_equal(one.lam.indices, two.lam.indices)
     assert one.primal == two.primal
     assert [gap for _, gap in one.history[:-1]] == [gap for _, gap in two.history[:-1]]
-
-
-def test_thread_count_does_not_change_the_bits():
-    X, y = stretched()
-    one, two = (solve(X, y, C=0.1, n_threads=n) for n in (1, 2))
-    np.testing.assert_array_equal(one.lam.data, two.lam.data)
+    np.testing.assert_array_equal(solve(*data, C=1.0, seed=3, n_threads=1).lam.data, one.lam.data)
 
 
 @pytest.mark.parametrize("to", [1e-4, 0.02, 0.1, 3.0])

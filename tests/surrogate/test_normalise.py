@@ -8,20 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.svm import LinearSVC
-from torch import Tensor
 
 import whence
-from tests.helpers import oracle
-from tests.methods.test_explain import K, cnn, images
+from tests.attribution.test_explain import cnn, images
 from whence import DualDA, engine
 from whence.errors import AgreementWarning, InvalidInputError
 from whence.features import FeatureBank
 from whence.features.rows import at_unit_length, lengths, row_lengths, unit_rows
-from whence.relevance import Concepts
-from whence.relevance.presets import EPSILON
-from whence_studies import pair_flipping
-from whence_studies.suite.localising import Marked, localise
 
 N, D, CLASSES = 90, 6, 3
 
@@ -79,28 +72,6 @@ def test_rows_beyond_memory_go_to_a_file(tmp_path: Path, monkeypatch: pytest.Mon
 # The surrogate
 
 
-@pytest.mark.parametrize("bias", [True, False])
-def test_the_weights_are_those_of_a_generic_solver_on_divided_features(bias: bool) -> None:
-    X, y, _, _ = data(np.float64)
-    explainer = fitted(True, X, y, bias=bias)
-    U = by_hand(X)
-    b = float(np.sqrt((U**2).sum(axis=1).mean())) if bias else 0.0
-    assert explainer.constant_ == pytest.approx(b)
-    _, W = oracle.qp(np.hstack([U, np.full((N, 1), b)]) if bias else U, y, CLASSES, 0.3, False)
-    if bias:
-        W[:, -1] *= b
-    np.testing.assert_allclose(explainer.coef_, W, atol=1e-4 * np.linalg.norm(W))
-
-
-def test_the_classes_are_those_of_scikit_learn_on_divided_features() -> None:
-    X, y, tests, _ = data(np.float64)
-    peer = LinearSVC(multi_class="crammer_singer", C=0.3, fit_intercept=False, tol=1e-9, random_state=0)
-    peer.fit(by_hand(X), y)
-    ours = fitted(True, X, y, bias=False)
-    np.testing.assert_allclose(ours.coef_, peer.coef_, atol=2e-3)
-    assert ours.predict(features=tests).tolist() == peer.predict(by_hand(tests)).tolist()
-
-
 def test_all_is_as_on_features_that_were_divided_before() -> None:
     X, y, tests, head = data()
     ours, plain = fitted(True, X, y, head), fitted(False, by_hand(X).astype(np.float32), y)
@@ -124,19 +95,6 @@ def test_all_is_as_on_features_that_were_divided_before() -> None:
     lam = ours.lam_.toarray()
     expected = lam[np.arange(N), y] * ((by_hand(X) ** 2).sum(axis=1) + ours.constant_**2)
     np.testing.assert_allclose(ours.self_influence(), expected, rtol=1e-4, atol=1e-6)
-
-
-def test_nothing_changes_with_the_lengths_but_what_the_head_says() -> None:
-    X, y, tests, head = data()
-    scale = np.exp(np.random.default_rng(1).normal(size=(N, 1))).astype(np.float32)
-    ours, other = fitted(True, X, y, head), fitted(True, X * scale, y, head)
-    np.testing.assert_allclose(ours.coef_, other.coef_, rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(
-        ours.attribute(features=tests, target=1),
-        other.attribute(features=3 * tests, target=1),
-        rtol=1e-3,
-        atol=1e-4,
-    )
 
 
 def test_features_of_zeros_are_met(recwarn: pytest.WarningsRecorder) -> None:
@@ -180,7 +138,6 @@ def test_C_is_chosen_by_agreement_with_the_head_on_features_as_they_are() -> Non
         AgreementWarning, match="names the model's class"
     ):  # such a head has little to do with the labels
         ours = fitted(True, X, y, head, C="auto", tol=1e-6)
-    assert ours.C_path_ is not None
     U = unit_rows(X)
     direct = whence.svm.choose_C(
         U, y, head=head, lengths=row_lengths(X), bias=ours.constant_, n_classes=CLASSES
@@ -252,68 +209,6 @@ def test_shards_solve_and_rank_alike() -> None:
 # With a model: maps, concepts, files
 
 
-def explained(bias: bool = False, **options: Any) -> DualDA:
-    options = {"C": 0.5, "normalise": True, "bias": bias, "show_progress": False, **options}
-    return DualDA(**options).fit(cnn(bias=bias), images())
-
-
-def unit_features(model: Any, x: Tensor) -> Tensor:
-    with torch.no_grad():
-        return torch.from_numpy(by_hand(model.body(x)))
-
-
-def test_maps_conserve_the_scores_on_either_sample() -> None:
-    explainer, x = explained(), images()[0]
-    f = unit_features(cnn(bias=False), x)
-    lam = explainer.lam_.toarray()
-    for n, why in enumerate(explainer.explain(x[:3], k=4, method=EPSILON)):
-        for one in why.pairs:
-            expected = lam[one.index, why.target] * float(f[n] @ f[one.index])
-            assert one.score == pytest.approx(expected, rel=1e-4)
-            assert float(one.test_map.sum()) == pytest.approx(expected, rel=1e-4)
-            assert float(one.train_map.sum()) == pytest.approx(expected, rel=1e-4)
-        assert float(why.logit_map.sum()) == pytest.approx(why.logit, rel=1e-3)
-
-
-def test_maps_of_all_pairs_sum_to_that_of_the_logit() -> None:
-    explainer = explained(bias=True)
-    why = explainer.explain(images()[0][:1], k=K, target=1)[0]
-    assert sum(one.score for one in why.pairs) == pytest.approx(why.logit, abs=1e-4)
-    total = why.maps["test"].astype(np.float64).sum(0)
-    assert np.abs(total - why.logit_map).max() < 1e-5 * np.abs(why.maps["test"]).sum(0).max()
-
-
-def test_concepts_sum_to_the_score_and_their_maps_to_its_map() -> None:
-    explainer, x = explained(), images()[0]
-    why = explainer.explain_concepts(x[:1], n=10)[0]
-    assert why.scores.sum() == pytest.approx(why.score, rel=1e-4)
-    pair = explainer.explain(x[:1], index=why.index)[0].pairs[0]
-    assert why.score == pytest.approx(pair.score, rel=1e-4)
-    for side in ("test_map", "train_map"):
-        total = sum(getattr(part, side).astype(np.float64) for part in why.parts)
-        np.testing.assert_allclose(total, getattr(pair, side), atol=1e-4 * np.abs(getattr(pair, side)).max())
-    principal = explainer.explain_concepts(x[:1], Concepts.principal(explainer.vectors_))[0]
-    assert principal.scores.sum() == pytest.approx(why.score, rel=1e-4)
-
-
-def test_flipped_and_localised_pairs_have_scores_at_unit_length() -> None:
-    explainer, x = explained(), images()[0]
-    f, lam = unit_features(cnn(bias=False), x), explainer.lam_.toarray()
-    found = pair_flipping(explainer, x[:2], baseline=0.0, steps=4)
-    classes = explainer.top_k(x[:2]).target.tolist()
-    for test, train, score in zip(found.tests, found.trains, found.scores, strict=True):
-        expected = lam[train, classes[test]] * float(f[test] @ f[train])
-        assert score == pytest.approx(expected, rel=1e-4)
-    i, inside = int(explainer.support_[0]), np.arange(64).reshape(8, 8) < 9
-    extractor = explainer.fitted_.require_model().extractor
-    both = [Marked(x[[j]], inside) for j in (0, i)]
-    target = int(images()[1][i])
-    pair = localise(explainer, extractor, both[0], both[1], i, target, EPSILON)
-    expected = lam[i, target] * float(f[0] @ f[i])
-    assert pair.on_test.sum() == pytest.approx(expected, rel=1e-4)
-    assert pair.on_train.sum() == pytest.approx(expected, rel=1e-4)
-
-
 def test_saved_and_loaded_from_a_copy_and_from_a_bank(tmp_path: Path) -> None:
     x, y = images()
     explainer = DualDA(C=0.5, normalise=True, show_progress=False)
@@ -322,8 +217,6 @@ def test_saved_and_loaded_from_a_copy_and_from_a_bank(tmp_path: Path) -> None:
     explainer.save(tmp_path / "bank.whence", features="bank")
     copy = whence.load(tmp_path / "copy.whence", model=cnn(), data=(x, y))
     bank = whence.load(tmp_path / "bank.whence", model=cnn(), data=(x, y), cache_dir=tmp_path / "cache")
-    assert isinstance(copy, DualDA)
-    assert isinstance(bank, DualDA)
     assert copy.normalise
     assert bank.surrogate_.stored.mapped
     assert torch.equal(copy.attribute(x), explainer.attribute(x))
@@ -359,17 +252,3 @@ def test_audits_read_unit_lengths_too() -> None:
         np.testing.assert_allclose(found.scores, want.scores, **near)
     with_head = whence.audit.wrong_labels(ours, features=X).scores
     assert np.isfinite(with_head).all()
-
-
-def test_several_layers_and_ensembles() -> None:
-    x, y = images()
-    several = DualDA(C=0.5, normalise=True, layers="all", show_progress=False).fit(cnn(), (x, y))
-    scores = several.attribute(x[:4], 2).double()
-    np.testing.assert_allclose(np.linalg.norm(several.vectors_, axis=1), 1.0, rtol=1e-6)
-    torch.testing.assert_close(scores.sum(1), several.decision_function(x[:4])[:, 2], rtol=1e-4, atol=1e-5)
-    one = several.explain(x[:1], k=K, target=1)[0]
-    total = one.maps["test"].astype(np.float64).sum(0)
-    assert np.abs(total - one.logit_map).max() < 1e-5 * np.abs(one.maps["test"]).sum(0).max()
-    both = whence.Ensemble(DualDA(C=0.5, normalise=True, show_progress=False))
-    both.fit([cnn(), cnn()], (x, y))
-    assert both.explain(x[:1], k=2)[0].pairs

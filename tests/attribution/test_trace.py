@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from whence import DualDA
 from whence.data import Corpus
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank
-from whence.model.language import NextToken
 from whence.svm import solve
 
 
@@ -49,6 +47,7 @@ def test_the_model_writes_greedily_and_counts_as_unchanged(explainer: DualDA, mo
     assert trace.written
     assert trace.start == 3
     assert trace.prompt + trace.answer == tokenizer().decode(ids[0])
+    assert repr(trace).startswith("Trace(prompt='mira lives in'")
     assert [token.rank for token in trace.tokens] == [1] * len(trace)
     assert_untouched(before, model)
     explainer.fitted_.require_model().check_unchanged()
@@ -280,15 +279,6 @@ def test_a_fit_of_features_has_nothing_to_trace(explainer: DualDA) -> None:
         DualDA(C=0.1, show_progress=False).fit(features=bank).trace("the")
 
 
-def test_it_tells_what_it_is(explainer: DualDA) -> None:
-    trace = explainer.trace("mira lives in", " tolm")
-    assert repr(trace).startswith("Trace(prompt='mira lives in', answer=' tolm', tokens=1")
-    assert "<table" in trace._repr_html_()
-    assert "tolm" in trace._repr_html_()
-    assert json.loads(json.dumps(trace.to_dict()))["tokens"][0]["text"] == " tolm"
-    assert isinstance(explainer.fitted_.require_model().extractor.model, NextToken)
-
-
 def test_documents_that_are_added_and_left_out(explainer: DualDA, model: Any) -> None:
     first = Corpus(TEXTS[:6], tokenizer())
     changing = DualDA(C=0.05, tol=1e-9, show_progress=False).fit(model, first)
@@ -344,7 +334,6 @@ def test_C_is_chosen_of_a_vocabulary_of_which_most_is_absent(model: Any, corpus:
     explainer = DualDA(show_progress=False, tol=1e-4).fit(wide, corpus)
     assert explainer.coef_.shape == (300, 25)
     choice = explainer.C_path_
-    assert choice is not None
     assert explainer.C_ == choice.C
     absent = np.setdiff1d(np.arange(300), corpus.labels)
     assert np.ptp(explainer.coef_[absent], axis=0).max() == 0

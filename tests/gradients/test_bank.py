@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import nn
 
-from tests.methods.test_gradients import classifier, trained
+from tests.gradients.test_gradients import classifier, trained
 from whence.errors import InvalidInputError
 from whence.features import extract
 from whence.gradients import gradients as module
 from whence.gradients.gradients import Gradients
-from whence.gradients.projection import Projection, add_blocks, add_blocks_on_device
-from whence.methods import EKFAC, TRAK, Arnoldi, GradCos, GradDot, TracIn
+from whence.gradients.projection import add_blocks, add_blocks_on_device
+from whence.methods import EKFAC, TRAK, GradCos, GradDot, TracIn
 
 
 def bank() -> Any:
@@ -143,22 +143,4 @@ def test_ekfac_of_some_samples_has_the_curvature_of_these(params: str, labels: s
     whole = EKFAC(n_samples=40, **options).fit(model, (x, y)).attribute(tests)
     assert torch.equal(whole, EKFAC(n_samples=None, **options).fit(model, (x, y)).attribute(tests))
     assert not torch.allclose(some.attribute(tests), whole)
-
-
-@pytest.mark.parametrize("method", [EKFAC, Arnoldi])
-def test_a_fitted_method_tells_how_many_samples_its_curvature_is_of(method: Any) -> None:
-    data = torch.randn(40, 6), torch.arange(40) % 3
-    own = {"params": "last", "show_progress": False, **({"dimension": 5} if method is Arnoldi else {})}
-    for n_samples in (40, None):
-        assert "curvature" not in repr(method(n_samples=n_samples, **own).fit(nn.Linear(6, 3), data))
-    some = method(n_samples=25, **own).fit(nn.Linear(6, 3), data)
-    assert "samples=40" in repr(some)
     assert repr(some).endswith("samples of curvature=25")
-    assert "samples of curvature" in some._repr_html_()
-
-
-def test_signs_are_a_byte_per_parameter() -> None:
-    places, signs = Projection(4, 1000, seed=1)._drawn
-    assert signs.nbytes == 1000
-    assert len(places) == 250
-    assert set(signs.tolist()) == {-1, 1}

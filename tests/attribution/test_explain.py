@@ -18,7 +18,7 @@ from tests.helpers.families import SMALL, TEXT
 from whence import DualDA
 from whence.data import as_training_set
 from whence.errors import InvalidInputError, ModelError, NotFittedError, StoreError
-from whence.relevance import Rules
+from whence.relevance import Concepts, Rules
 from whence.relevance.captum import Captum
 from whence.relevance.presets import EPSILON
 
@@ -44,8 +44,7 @@ class Cnn(nn.Module):
         self.head = nn.Linear(10, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.body(x))
-        return logits
+        return self.head(self.body(x))
 
 
 def images(n: int = 45) -> tuple[Tensor, Tensor]:
@@ -69,9 +68,8 @@ def cnn(bias: bool = True) -> Cnn:
 
 
 def fitted(model: nn.Module, bias: bool = True, **options: Any) -> DualDA:
-    return DualDA(C=0.01, bias=bias, show_progress=False, **options).fit(
-        model, images(), class_names=("left", "right", "below")
-    )
+    explainer = DualDA(**{"C": 0.01, "bias": bias, "show_progress": False, **options})
+    return explainer.fit(model, images(), class_names=("left", "right", "below"))
 
 
 @pytest.fixture(scope="module")
@@ -127,27 +125,54 @@ def test_a_test_costs_one_forward_pass_and_its_training_samples_another() -> Non
     assert sizes[0::2] == [1, 1]
 
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "raw": {}, "unit length": {"normalise": True, "C": 0.5}, "all layers": {"layers": "all", "C": 0.1}
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("target", [0, 1, 2])
-def test_maps_of_all_pairs_sum_to_that_of_the_logit(explainer: DualDA, target: int) -> None:
-    why = explainer.explain(images()[0][:1], k=K, target=target)[0]
-    assert sum(one.score for one in why.pairs) == pytest.approx(why.logit, abs=1e-5)
+def test_maps_of_all_pairs_sum_to_that_of_the_logit(options: dict[str, Any], target: int) -> None:
+    why = fitted(cnn(), **options).explain(images()[0][:1], k=K, target=target)[0]
+    near = 1e-4 if options else 1e-5
+    assert sum(one.score for one in why.pairs) == pytest.approx(why.logit, abs=near)
     assert why.share_for == pytest.approx(1)
     total = why.maps["test"].astype(np.float64).sum(0)
     assert np.abs(total - why.logit_map).max() < 1e-5 * np.abs(why.maps["test"]).sum(0).max()
     assert why.sums["likeness"] == pytest.approx(1, abs=1e-4)
 
 
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize(
     "method", [Rules(), "epsilon", "epsilon_plus_flat"], ids=["gradient", "epsilon", "epsilon_plus_flat"]
 )
-def test_maps_sum_to_the_scores_where_nothing_absorbs_relevance(method: str | Rules) -> None:
-    explainer = fitted(cnn(bias=False), bias=False)
+def test_maps_sum_to_the_scores_where_nothing_absorbs_relevance(
+    options: dict[str, Any], method: str | Rules
+) -> None:
+    explainer = fitted(cnn(bias=False), bias=False, **options)
+    near = 1e-4 if "normalise" in options else 1e-5
     for why in explainer.explain(images()[0][:3], k=4, method=method):
         assert why.bias == 0
         for one in why.pairs:
-            assert float(one.test_map.sum()) == pytest.approx(one.score, rel=1e-5)
-            assert float(one.train_map.sum()) == pytest.approx(one.score, rel=1e-5)
-        assert why.sums["logit_map"] == pytest.approx(why.logit, abs=1e-5 * why.evidence_for)
+            assert float(one.test_map.sum()) == pytest.approx(one.score, rel=near)
+            assert float(one.train_map.sum()) == pytest.approx(one.score, rel=near)
+        assert why.sums["logit_map"] == pytest.approx(why.logit, abs=near * why.evidence_for)
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_concepts_sum_to_the_score_and_their_maps_to_its_map(options: dict[str, Any]) -> None:
+    explainer, x = fitted(cnn(), bias=False, **options), images()[0]
+    d = explainer.vectors_.shape[1]
+    why = explainer.explain_concepts(x[:1], n=d)[0]
+    assert len(why.scores) == d == (96 + 32 + 10 if explainer.layers_ else 10)
+    assert why.scores.sum() + why.bias == pytest.approx(why.score, rel=1e-4)
+    pair = explainer.explain(x[:1], index=why.index)[0].pairs[0]
+    assert why.score == pytest.approx(pair.score, rel=1e-4)
+    for side in ("test_map", "train_map"):
+        total = sum(getattr(part, side).astype(np.float64) for part in why.parts)
+        np.testing.assert_allclose(total, getattr(pair, side), atol=1e-4 * np.abs(getattr(pair, side)).max())
+    principal = explainer.explain_concepts(x[:1], Concepts.principal(explainer.vectors_))[0]
+    assert principal.scores.sum() == pytest.approx(why.score, rel=1e-4)
 
 
 def test_training_maps_are_test_maps_with_the_samples_exchanged(explainer: DualDA) -> None:
@@ -334,7 +359,6 @@ def test_texts_from_words_to_a_page(texts: tuple[Any, Any, DualDA], tmp_path: Pa
     assert why.logit_map.shape == (7,)
     for one in why.pairs:
         expected = TEXTS[one.index % 6]
-        assert one.sample.tokens is not None
         assert "".join(one.sample.tokens) == expected
         assert one.train_map.shape == (len(one.sample.tokens),)
         assert one.test_map.shape == (7,)
@@ -371,5 +395,4 @@ def test_padding_is_left_out_on_both_sides(texts: tuple[Any, Any, DualDA]) -> No
     np.testing.assert_allclose(beside.logit_map, alone.logit_map, atol=1e-5)
     np.testing.assert_allclose(beside.maps["test"], alone.maps["test"], atol=1e-5)
     for one in beside.pairs:
-        assert one.sample.tokens is not None
         assert len(one.train_map) == len(one.sample.tokens) == int(data[0]["attention_mask"][one.index].sum())

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
 
-import whence
-from tests.methods.test_explain import K, cnn, images
+from tests.attribution.test_explain import K, cnn, images
+from tests.helpers.lazy import Samples
 from whence import Effects
 from whence.surrogate.effects import Output
 
@@ -92,7 +90,6 @@ def test_the_record_knows_its_question(explainer: Effects) -> None:
     x = images()[0][:2]
     for n, why in enumerate(explainer.explain(x, k=3)):
         assert why.question == "would change"
-        assert why.effect is not None
         assert why.effect.output == "logit"
         logit = float(explainer.surrogate_.logits(features(explainer, x))[n, why.target])
         assert why.logit == pytest.approx(logit)
@@ -101,33 +98,11 @@ def test_the_record_knows_its_question(explainer: Effects) -> None:
     json.dumps(why.to_dict())
 
 
-def test_a_loaded_explainer_explains_the_same(explainer: Effects, tmp_path: Path) -> None:
-    explainer.save(tmp_path / "effects.whence")
-    again = whence.load(tmp_path / "effects.whence", cnn(), images())
-    assert isinstance(again, Effects)
-    one, other = (each.explain(images()[0][:1], k=3)[0] for each in (explainer, again))
-    assert [pair.index for pair in one.pairs] == [pair.index for pair in other.pairs]
-    np.testing.assert_allclose(one.maps["test"], other.maps["test"], rtol=1e-4, atol=1e-7)
-
-
-class Broken(Dataset[tuple[Tensor, int]]):
-    """Samples of which one cannot be read."""
-
-    def __len__(self) -> int:
-        return 45
-
-    def __getitem__(self, place: int) -> tuple[Tensor, int]:
-        if place == 4:
-            raise OSError("image file is truncated")
-        x, y = images()
-        return x[place], int(y[place])
-
-
 def test_samples_that_were_skipped_keep_their_places() -> None:
     """Sample 4 cannot be read: effects of those after it are of those after it."""
     x, y = images()
     options: dict[str, Any] = {"C": 0.05, "layers": "last", "show_progress": False}
-    explainer = Effects(**options).fit(cnn(), Broken(), on_error="skip")
+    explainer = Effects(**options).fit(cnn(), Samples(x, y, (4,)), on_error="skip")
     kept = [i for i in range(len(x)) if i != 4]
     fewer = Effects(**options).fit(cnn(), (x[kept], y[kept]))
     found, expected = explainer.explain(x[:1], k=3)[0], fewer.explain(x[:1], k=3)[0]

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file
 from torch import nn
 
 import whence
+from tests.attribution.test_explain import cnn, images
 from tests.helpers.families import BERT, FAMILIES, Family
 from tests.helpers.untouched import assert_untouched, snapshot
-from tests.methods.test_explain import K, cnn, images
 from whence import DualDA
 from whence.core import store
 from whence.errors import InvalidInputError, StoreError
@@ -24,8 +23,6 @@ from whence.methods import GradDot, Similarity
 from whence.model.extractor import Extractor
 from whence.relevance.lrp import trace
 from whence.relevance.presets import EPSILON
-from whence.sample.network import SmallCNN
-from whence_studies.scenes.networks import NETWORKS
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning:transformers", "ignore::DeprecationWarning:peft"
@@ -50,7 +47,6 @@ def features_by_hand(explainer: DualDA, x: torch.Tensor) -> torch.Tensor:
         z = body[:3](x.double())  # (B, 6, 4, 4)
         flat = body[:7](x.double())
         last = body(x.double())
-    assert explainer.layers_ is not None
     scales = [block.scale for block in explainer.layers_.blocks]
     parts = zip([z.flatten(1), flat, last], scales, strict=True)
     return torch.cat([part / scale for part, scale in parts], 1)
@@ -58,7 +54,6 @@ def features_by_hand(explainer: DualDA, x: torch.Tensor) -> torch.Tensor:
 
 def test_scores_sum_to_the_surrogate_and_are_products_of_features(explainer: DualDA) -> None:
     x = images()[0]
-    assert explainer.layers_ is not None
     assert explainer.layers_.names == ("body.3", "body.7", "head")
     f = features_by_hand(explainer, x)
     for target in range(3):
@@ -81,18 +76,9 @@ def test_what_belongs_to_the_model_stays_the_models_own(explainer: DualDA) -> No
     assert faith.agreement == pytest.approx(float((ours == theirs).double().mean()))
     assert explainer.faithfulness(features=f).agreement == faith.agreement
     # The head has no weight before its own layer, so the cosine sees the surrogate's weights there too.
-    assert explainer.head_ is not None
     W, H = explainer.coef_[:, :-1], explainer.head_.weight
     W, H = W - W.mean(0), H - H.mean(0)
     assert faith.weight_cosine == pytest.approx((W * H).sum() / np.linalg.norm(W) / np.linalg.norm(H))
-
-
-def test_batches_and_their_sizes_do_not_matter(explainer: DualDA) -> None:
-    x = images()[0]
-    small = fitted(batch_size=4)
-    assert small.layers_ == explainer.layers_
-    torch.testing.assert_close(small.attribute(x), explainer.attribute(x), rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(explainer.attribute(x[3:4]), explainer.attribute(x)[3:4], rtol=1e-4, atol=1e-5)
 
 
 def test_the_last_layer_is_what_it_always_was() -> None:
@@ -107,27 +93,9 @@ def test_the_last_layer_is_what_it_always_was() -> None:
 # Relevance
 
 
-def test_maps_of_all_pairs_sum_to_that_of_the_logit(explainer: DualDA) -> None:
-    why = explainer.explain(images()[0][:1], k=K, target=1)[0]
-    assert sum(one.score for one in why.pairs) == pytest.approx(why.logit, abs=1e-4)
-    total = why.maps["test"].astype(np.float64).sum(0)
-    assert np.abs(total - why.logit_map).max() < 1e-5 * np.abs(why.maps["test"]).sum(0).max()
-
-
-@pytest.mark.parametrize("method", ["epsilon", "epsilon_plus_flat", "gradient"])
-def test_maps_sum_to_the_scores_where_nothing_absorbs_relevance(method: str) -> None:
-    explainer = fitted(model=cnn(bias=False), bias=False)
-    rules = whence.relevance.Rules() if method == "gradient" else method
-    for why in explainer.explain(images()[0][:3], k=4, method=rules):
-        for one in why.pairs:
-            assert float(one.test_map.sum()) == pytest.approx(one.score, rel=1e-5)
-            assert float(one.train_map.sum()) == pytest.approx(one.score, rel=1e-5)
-
-
 def test_relevance_starts_at_each_layer_with_the_part_of_its_block() -> None:
     explainer = fitted(model=cnn(bias=False).double(), bias=False)
     x, layers = images()[0].double(), explainer.layers_
-    assert layers is not None
     extractor = explainer.fitted_.require_model().extractor
     f, i = extractor(x), int(explainer.support_[0])
     lam = float(explainer.lam_[i, 1])
@@ -150,7 +118,6 @@ def test_a_projected_block_gives_back_all_that_it_got() -> None:
     model = nn.Sequential(*body, nn.Linear(6, 3)).double()
     x, y = torch.randn(30, 12).double(), torch.arange(30) % 3
     explainer = DualDA(C=0.1, bias=False, layers="all", show_progress=False).fit(model, (x, y))
-    assert explainer.layers_ is not None
     assert explainer.layers_.widths == (1024, 6)
     for one in explainer.explain(x[:1], k=3, method=EXACT)[0].pairs:
         assert float(one.test_map.sum()) == pytest.approx(one.score, rel=1e-5)
@@ -173,15 +140,6 @@ def test_captum_and_texts(explainer: DualDA) -> None:
     assert_untouched(before, model)
 
 
-def test_concepts_are_directions_of_all_features(explainer: DualDA) -> None:
-    x = images()[0]
-    why = explainer.explain_concepts(x[:1])[0]
-    assert len(why.scores) == explainer.vectors_.shape[1] == 96 + 32 + 10
-    assert why.scores.sum() + why.bias == pytest.approx(why.score, rel=1e-4)
-    principal = whence.relevance.Concepts.principal(explainer.vectors_)
-    assert explainer.explain_concepts(x[:1], principal, n=2)[0].parts
-
-
 # What is kept
 
 
@@ -189,7 +147,6 @@ def test_a_saved_explainer_makes_the_same_features(explainer: DualDA, tmp_path: 
     x = images()[0]
     explainer.save(tmp_path / "x.whence")
     loaded = whence.load(tmp_path / "x.whence", model=cnn(), data=images())
-    assert isinstance(loaded, DualDA)
     assert loaded.layers == "all"
     assert loaded.layers_ == explainer.layers_
     assert torch.equal(loaded.attribute(x), explainer.attribute(x))
@@ -238,23 +195,6 @@ def test_layers_of_a_method_that_has_none_are_refused(explainer: DualDA, tmp_pat
         whence.load(tmp_path / "y.whence", model=cnn())
 
 
-def test_names_are_kept_as_they_were_asked_for(tmp_path: Path) -> None:
-    explainer = fitted(["body.7"])
-    assert explainer.layers == ("body.7",)
-    assert explainer.layers_ is not None
-    assert explainer.layers_.names == ("body.7", "head")
-    explainer.save(tmp_path / "x.whence")
-    assert whence.load(tmp_path / "x.whence", model=cnn()).layers == ("body.7",)
-    assert load_file(tmp_path / "x.whence")["coef"].shape == (3, 32 + 10 + 1)
-
-
-def test_a_fit_is_taken_from_the_cache(explainer: DualDA, tmp_path: Path) -> None:
-    for expected in ("computed", "reused"):
-        found = DualDA(C=0.1, layers="all", show_progress=False).fit(cnn(), images(), cache_dir=tmp_path)
-        assert found.origins_ == {"features": expected, "solution": expected}
-    np.testing.assert_allclose(found.coef_, explainer.coef_, atol=1e-5)
-
-
 # Banks
 
 
@@ -284,27 +224,7 @@ def test_audits_and_questions_what_if_read_the_same_features(explainer: DualDA) 
     assert not other.attribute(images()[0][:2])[:, 0].any()
 
 
-def test_parameters_are_checked_before_any_work() -> None:
-    with pytest.raises(InvalidInputError, match="'layers' must be \"last\""):
-        DualDA(layers="second").fit(cnn(), images())  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match=r"'layers' must name layers.*'body.7'"):
-        DualDA(layers=["body.8"], show_progress=False).fit(cnn(), images())
-
-
 # Networks
-
-
-@pytest.mark.parametrize("name", ["narrow-cnn", "resnet8", "demo"])
-@pytest.mark.parametrize("layers", ["auto", "all"])
-def test_networks_of_the_evaluation(name: str, layers: str) -> None:
-    torch.manual_seed(0)
-    x, y = torch.rand(30, 1, 28, 28), torch.arange(30) % 10
-    model = SmallCNN() if name == "demo" else NETWORKS.get(name).build(x, 10)
-    explainer = DualDA(C=1.0, layers=layers, show_progress=False).fit(model, (x, y))
-    assert_sums(explainer, x)
-    assert explainer.layers_ is not None
-    assert len(explainer.layers_.names) > 2
-    assert explainer.explain(x[:1], k=2)[0].pairs
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)

@@ -12,7 +12,6 @@ from torch import nn
 from torch.utils.data import ConcatDataset, TensorDataset
 
 import whence
-from tests.helpers import oracle
 from whence import DualDA
 from whence.errors import InvalidInputError, NotFittedError, StoreError
 from whence.features import FeatureBank, extract
@@ -87,15 +86,6 @@ def test_it_is_a_fit_of_the_changed_set(C: float, bias: bool) -> None:
     )
 
 
-def test_it_is_the_optimum_of_a_generic_solver() -> None:
-    X, y, left = changed()
-    explainer = updated()
-    F = np.hstack([X[left], np.full((left.sum(), 1), explainer.constant_)]).astype(np.float64)
-    best, _ = oracle.qp(F, y[left], K, 0.05, False)
-    W = np.hstack([explainer.coef_[:, :-1], explainer.coef_[:, -1:] / explainer.constant_])
-    assert oracle.primal(F, y[left], W, 0.05, False) == pytest.approx(best, rel=1e-6)
-
-
 def test_places_and_history() -> None:
     _, y = problem()
     explainer = updated()
@@ -126,7 +116,6 @@ def test_it_comes_back_from_a_file_with_its_history(tmp_path: Path) -> None:
     explainer = updated()
     explainer.save(tmp_path / "x.whence")
     back = whence.load(tmp_path / "x.whence")
-    assert isinstance(back, DualDA)
     assert back.history_ == explainer.history_
     X = problem()[0]
     assert torch.equal(back.attribute(features=X[:3]), explainer.attribute(features=X[:3]))
@@ -149,7 +138,6 @@ def test_samples_that_had_no_part_in_choosing_C_are_known_after_loading(tmp_path
     assert explainer.C_path_ is path
     explainer.save(tmp_path / "x.whence")
     back = whence.load(tmp_path / "x.whence")
-    assert isinstance(back, DualDA)
     assert back.what_if(X, C=0.01).agreement_ == explainer.what_if(X, C=0.01).agreement_
     # What was added had no part in it, and is measured on.
     assert explainer.agreement_ is not None
@@ -199,7 +187,6 @@ def test_a_loaded_explainer_takes_the_sets_one_after_the_other(tmp_path: Path) -
     explainer.update(add=(X[N:], y[N:]), relabel={7: label}).save(tmp_path / "x.whence")
     both = ConcatDataset([TensorDataset(X[:N], y[:N]), TensorDataset(X[N:], y[N:])])
     back = whence.load(tmp_path / "x.whence", model, both)
-    assert isinstance(back, DualDA)
     assert len(back.explain(X[:1], k=2)) == 1
     back.update(remove=[4])  # features of all samples, with their labels as they are now
     assert back.labels_[[4, 7]].tolist() == [-1, label]

@@ -112,14 +112,6 @@ def test_figures_and_pages_show_each_input(tmp_path: Path) -> None:
         explainer.explain_concepts({"scan": scan[:1], "facts": facts[:1]})
 
 
-def test_one_input_has_no_name() -> None:
-    model, x = nn.Linear(3, 2), torch.randn(20, 3)
-    explainer = whence.DualDA(C=0.05, show_progress=False).fit(model, (x, torch.arange(20) % 2))
-    (why,) = explainer.explain(x[:1], k=1)
-    assert why.inputs == {"": why}
-    assert why.to_dict()["others"] == []
-
-
 def test_tests_have_the_inputs_of_training_samples_whatever_a_single_one_is_called() -> None:
     model, x = nn.Linear(3, 2), torch.randn(20, 3)
     explainer = whence.DualDA(C=0.05, show_progress=False).fit(model, (x, torch.arange(20) % 2))

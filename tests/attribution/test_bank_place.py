@@ -75,49 +75,43 @@ def test_the_file_is_without_features_and_saves_as_either(fitted) -> None:
     assert torch.equal(whence.load(folder / "copied.whence", model).vectors_, explainer.vectors_)
 
 
-def test_the_cache_must_be_named(fitted) -> None:
-    with pytest.raises(StoreError, match="Pass 'cache_dir'"):
-        whence.load(fitted[2] / "bank.whence")
+def _written(folder: Path, **changes: str) -> None:
+    """Change what the file says of its bank; the entry vouches for its rows."""
+    arrays, manifest = store.read(folder / "bank.whence")
+    manifest["bank"] |= changes
+    store.write(folder / "bank.whence", arrays, manifest)
 
 
-def test_a_bank_that_is_gone_is_told(fitted) -> None:
-    folder = fitted[2]
-    shutil.rmtree(_features(folder).parent)
-    with pytest.raises(StoreError, match="which is not there"):
-        whence.load(folder / "bank.whence", cache_dir=folder / "cache")
+CHANGES = {
+    "gone": (lambda folder: shutil.rmtree(_features(folder).parent), "which is not there"),
+    "a number": (
+        lambda folder: _features(folder).write_bytes(_features(folder).read_bytes()[:-1] + b"?"),
+        r"checksum|were written|cannot be read",
+    ),
+    "the end": (
+        lambda folder: _features(folder).write_bytes(_features(folder).read_bytes()[:-4]),
+        r"checksum|were written|cannot be read",
+    ),
+    "other rows": (
+        lambda folder: _written(folder, checksum="0" * 16),
+        "other rows than those that were fitted",
+    ),
+    "a way out of the cache": (
+        lambda folder: _written(folder, name=f"../cache/{_features(folder).parent.name}"),
+        "must be that of a folder",
+    ),
+}
 
 
-@pytest.mark.parametrize("change", ["a number", "the end"])
-def test_a_bank_that_was_altered_is_refused(fitted, change: str) -> None:
-    folder = fitted[2]
-    path = _features(folder)
-    data = bytearray(path.read_bytes())
-    if change == "a number":
-        data[-1] ^= 1
-    else:
-        del data[-4:]
-    path.write_bytes(data)
-    with pytest.raises(StoreError, match=r"checksum|were written|cannot be read"):
-        whence.load(folder / "bank.whence", cache_dir=folder / "cache")
-
-
-def test_a_whole_bank_of_other_rows_is_refused(fitted) -> None:
-    """The entry vouches for its rows, and they are not those that were fitted."""
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_bank_that_is_not_the_fitted_one_is_refused(fitted, change: str) -> None:
     model, _, folder = fitted
-    arrays, manifest = store.read(folder / "bank.whence")
-    manifest["bank"]["checksum"] = "0" * 16
-    store.write(folder / "other.whence", arrays, manifest)
-    with pytest.raises(StoreError, match="other rows than those that were fitted"):
-        whence.load(folder / "other.whence", model, cache_dir=folder / "cache")
-
-
-def test_a_name_that_leaves_the_cache_is_refused(fitted) -> None:
-    folder = fitted[2]
-    arrays, manifest = store.read(folder / "bank.whence")
-    manifest["bank"]["name"] = "../cache/" + manifest["bank"]["name"]
-    store.write(folder / "other.whence", arrays, manifest)
-    with pytest.raises(StoreError, match="must be that of a folder"):
-        whence.load(folder / "other.whence", cache_dir=folder / "cache")
+    with pytest.raises(StoreError, match="Pass 'cache_dir'"):
+        whence.load(folder / "bank.whence")
+    alter, message = CHANGES[change]
+    alter(folder)
+    with pytest.raises(StoreError, match=message):
+        whence.load(folder / "bank.whence", model, cache_dir=folder / "cache")
 
 
 def test_what_lies_in_no_bank_is_saved_as_a_copy_only(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.methods.test_explain import cnn, images
+from tests.attribution.test_explain import cnn, images
 from whence import DualDA
 from whence.errors import InvalidInputError
 from whence.features import extract

@@ -67,10 +67,6 @@ def test_a_good_surrogate_is_not_warned_of():
         assert fitted(X, y).agreement_ > 0.9
 
 
-def test_without_a_head_there_is_nothing_to_agree_with():
-    assert fitted(*clusters(), head=None).agreement_ is None
-
-
 def test_classes_without_samples_are_told():
     X, y = clusters()
     with pytest.warns(DataWarning, match="No training sample has class 2"):
