@@ -124,7 +124,7 @@ def test_clothes_among_digits_are_told_by_neighbours_and_by_machines() -> None:
     shown, usual = outliers.mixed(*digits[:20], -torch.rand(10, 1, 28, 28))
     assert usual.tolist() == [True] * 20 + [False] * 10
     assert shown.tensors[1][20:].tolist() == [0] * 10
-    lines = outliers.told(model, digits, shown, usual).splitlines()
+    lines = outliers.compare(model, digits, shown, usual).splitlines()
     assert lines[0].startswith(
         "Neighbours: AUC 1.000; nothing like it was in the training set: 100.0% of clothes"
     )

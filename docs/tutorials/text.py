@@ -4,7 +4,7 @@ Explain a text classifier
 
 Which training texts does a prediction come from, and which words of them? The texts are on every machine
 that has whence: the first sentences of docstrings of numpy, torch and matplotlib. A tiny transformer learns
-to tell which package a sentence is from. With your own model, skip to *Fit*.
+to predict which package a sentence is from. With your own model, skip to *Fit*.
 """
 
 import importlib
@@ -135,7 +135,7 @@ print(f"{(found == labels).float().mean():.1%} of the test sentences are right")
 # %%
 # Fit
 # ---
-# Texts go in as they are, with the tokeniser as ``preprocess``: given itself, it also shows tokens as
+# Texts go in unchanged, with the tokeniser as ``preprocess``: given itself, it also shows tokens as
 # words.
 
 data = [text for text, _ in train], torch.tensor([label for _, label in train])
@@ -147,7 +147,7 @@ print(
 # %%
 # Which sentences, and which words?
 # ---------------------------------
-# Blue words speak for the predicted package, orange ones against it; a column of the training texts is
+# Blue words support the predicted package, orange ones contradict it; a column of the training texts is
 # paired with the same test text, so that the words below say what *this pair* has in common.
 
 asked = [text for text, _ in test][:1]

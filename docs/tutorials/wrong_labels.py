@@ -69,9 +69,9 @@ for n in (20, 100, len(wrong)):
 # Whoever looks at the list keeps the right labels and corrects the wrong ones. We play that person with the
 # true labels, for the samples that were listed, and no further.
 
-mended = labels.clone()
-mended[found.indices] = data.train_labels[found.indices]
-for name, each in (("before", labels), ("after", mended)):
+fixed = labels.clone()
+fixed[found.indices] = data.train_labels[found.indices]
+for name, each in (("before", labels), ("after", fixed)):
     print(f"{name}: {int((each != data.train_labels).sum())} labels are wrong")
 
 # %%
@@ -93,12 +93,12 @@ def accuracies(labels: torch.Tensor) -> list[float]:
 
 for name, each in (
     ("as they were found", labels),
-    ("after mending", mended),
+    ("after fixing", fixed),
     ("all right", data.train_labels),
 ):
     print(f"labels {name:18}  " + "  ".join(f"{value:.1%}" for value in accuracies(each)))
 
 # %%
-# What the list can do depends on the network: one that has learned its wrong labels by heart no longer
+# What the list can do depends on the network: one that has memorised its wrong labels no longer
 # shows them. When it misleads, and how it compares with cleanlab: :doc:`/audit`. A fitted explainer follows
-# mended labels without a new fit, ``explainer.update(relabel={17: 3})``: :doc:`/changes`.
+# fixed labels without a new fit, ``explainer.update(relabel={17: 3})``: :doc:`/changes`.
