@@ -53,8 +53,8 @@ def compare(model: torch.nn.Module, train: mnist_cnn.Digits, shown: mnist_cnn.Di
     parts = ", ".join(f"#{i} {s:+.2f}" for i, s in zip(top.indices[0], top.scores[0], strict=True) if i >= 0)
     return "\n".join(
         [
-            f"Neighbours: AUC {roc_auc_score(typical, -near.distances[:, -1]):.3f}; nothing like it was in the "
-            f"training set: {near.novel[foreign].mean():.1%} of clothes, "
+            f"Neighbours: AUC {roc_auc_score(typical, -near.distances[:, -1]):.3f}; nothing like it was in "
+            f"the training set: {near.novel[foreign].mean():.1%} of clothes, "
             f"{near.novel[~foreign].mean():.1%} of digits",
             f"One-class machines: AUC {roc_auc_score(typical, sums):.3f}; outside of the boundary: "
             f"{outside[foreign].mean():.1%} of clothes, {outside[~foreign].mean():.1%} of digits; "
