@@ -95,9 +95,9 @@ class Network(SmallCNN):
 def asked(name: str, digits: mnist_cnn.Digits) -> Images:
     """Return images with the labels of a question."""
     images, labels = digits.tensors
-    found = Images(images, QUESTIONS[name].label(images, labels))
-    found.classes = QUESTIONS[name].names
-    return found
+    data = Images(images, QUESTIONS[name].label(images, labels))
+    data.classes = QUESTIONS[name].names
+    return data
 
 
 def built(name: str) -> Network:

@@ -157,9 +157,9 @@ def test_the_ablation_keeps_its_training_samples_and_loses_what_was_erased(tmp_p
         lam = torch.tensor([explainer.lam_[i, ablation.DIGIT] for i in indices])
         assert cases[name].scores == pytest.approx((lam * dots[0].detach()).numpy(), rel=1e-4)
     for j, pair in enumerate(why.proponents):
-        assert cases["as it is"].test_maps[j] == pytest.approx(pair.test_map[0], abs=1e-6)
-        assert cases["as it is"].train_maps[j] == pytest.approx(pair.train_map[0], abs=1e-6)
-    shares = ablation.erased_share(cases["as it is"], without_base[0].numpy())
+        assert cases["unchanged"].test_maps[j] == pytest.approx(pair.test_map[0], abs=1e-6)
+        assert cases["unchanged"].train_maps[j] == pytest.approx(pair.train_map[0], abs=1e-6)
+    shares = ablation.erased_share(cases["unchanged"], without_base[0].numpy())
     below = why.maps["test"][: len(indices), 0, 14:24].sum((1, 2))
     assert shares == pytest.approx(below / why.maps["test"][: len(indices)].sum((1, 2, 3)), rel=1e-3)
     ablation.draw(cases, list(map(str, indices))).savefig(tmp_path / "figure.png")

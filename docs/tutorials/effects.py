@@ -75,8 +75,8 @@ def lds(scores: np.ndarray) -> np.ndarray:
     return np.array([spearmanr(predicted[:, t], truth[:, t]).statistic for t in range(len(target))])
 
 
-found = {"would change (Effects)": lds(np.asarray(change)), "made of (DualDA)": lds(np.asarray(tau))}
-for name, values in found.items():
+correlations = {"would change (Effects)": lds(np.asarray(change)), "made of (DualDA)": lds(np.asarray(tau))}
+for name, values in correlations.items():
     print(f"{name:24} LDS {np.nanmean(values):.2f} ± {np.nanstd(values) / len(values) ** 0.5:.2f}")
 
 # %%
@@ -84,7 +84,7 @@ for name, values in found.items():
 # nine other methods: :doc:`/effects`.
 
 figure, axis = plt.subplots(figsize=(5, 3.4), layout="constrained")
-axis.boxplot(list(found.values()), tick_labels=list(found))
+axis.boxplot(list(correlations.values()), tick_labels=list(correlations))
 axis.axhline(0, color="grey", linewidth=1)
 _ = axis.set_ylabel("rank correlation over halves,\none value per test image")
 

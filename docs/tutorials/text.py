@@ -51,7 +51,7 @@ MODULES = {
 
 def sentences(package: str) -> list[str]:
     """First sentences of the docstrings of a package's classes, methods and functions."""
-    found = set()
+    texts = set()
     for name in MODULES[package]:
         if name.rpartition(".")[2] in ("tests", "testing", "pylab"):
             continue
@@ -61,8 +61,8 @@ def sentences(package: str) -> list[str]:
                 if callable(part) and str(getattr(part, "__module__", "")).startswith(package):
                     text = " ".join((inspect.getdoc(part) or "").split("\n\n")[0].split())
                     if 20 < len(text) < 160 and "(" not in text and "::" not in text:
-                        found.add(text)
-    return sorted(found)
+                        texts.add(text)
+    return sorted(texts)
 
 
 # %%
@@ -129,8 +129,8 @@ model.eval()
 
 with torch.no_grad():
     inputs, labels = batch(test)
-    found = model(**inputs).logits.argmax(1)
-print(f"{(found == labels).float().mean():.1%} of the test sentences are right")
+    predicted = model(**inputs).logits.argmax(1)
+print(f"{(predicted == labels).float().mean():.1%} of the test sentences are right")
 
 # %%
 # Fit
@@ -153,7 +153,7 @@ print(
 asked = [text for text, _ in test][:1]
 top = explainer.top_k(asked, k=3)
 names = list(MODULES)
-print(f"{asked[0]} Foretold: {names[int(top.target[0])]}, true: {names[test[0][1]]}")
+print(f"{asked[0]} Predicted: {names[int(top.target[0])]}, true: {names[test[0][1]]}")
 for side in (top.proponents, top.opponents):
     for index, score in zip(side.indices[0].tolist(), side.scores[0].tolist(), strict=True):
         print(f"{score:+.2f}  {names[train[index][1]]:10}  {train[index][0]}")
