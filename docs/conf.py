@@ -15,8 +15,8 @@ from sphinx.util.docutils import SphinxTranslator
 
 import whence
 
-# Before a tutorial imports torch or Ray: one thread, and a Ray for this machine alone that tells nobody and
-# whose workers do not stand back behind everything else.
+# Before a tutorial imports torch or Ray: one thread, and a Ray for this machine alone that reports to
+# nobody and whose workers do not stand back behind everything else.
 os.environ["OMP_NUM_THREADS"] = "1"
 for setting in ("ENABLE_WINDOWS_OR_OSX_CLUSTER", "USAGE_STATS_ENABLED", "worker_niceness"):
     os.environ[f"RAY_{setting}"] = "0"

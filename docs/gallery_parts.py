@@ -12,7 +12,7 @@ TUTORIALS = ["images", "text", "wrong_labels", "shortcut", "effects", "regressio
 
 
 class Order:
-    """Sort tutorials as they are to be read."""
+    """Sort tutorials in reading order."""
 
     def __init__(self, folder: str) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Every error and warning of whence as the manual lists them: read off the code when it is built."""
+"""Every error and warning of whence as the manual lists them: read from the code when it is built."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from sphinx.util.docutils import SphinxDirective
 
 import whence.errors
 
-ROOM = Path(whence.__file__).parent
+HOME = Path(whence.__file__).parent
 KINDS = {name for name in vars(whence.errors) if name.endswith(("Error", "Warning"))} | {"StoppedError"}
 GAP = "…"
 
 
 def messages() -> dict[str, list[tuple[str, str]]]:
-    """Return the messages of each room, each with the kind of its error; what depends on the call is …."""
-    found: dict[str, set[tuple[str, str]]] = {}
-    for path in sorted(ROOM.rglob("*.py")):
-        room = path.relative_to(ROOM).parts[0].removesuffix(".py")
+    """Return the messages by package, with the kind of error; what depends on the call is …."""
+    listed: dict[str, set[tuple[str, str]]] = {}
+    for path in sorted(HOME.rglob("*.py")):
+        package = path.relative_to(HOME).parts[0].removesuffix(".py")
         for kind, text in _raised(ast.parse(path.read_text(encoding="utf-8"))):
-            found.setdefault(room, set()).add((text, kind))
-    return {room: sorted(told, key=_by_words) for room, told in found.items()}
+            listed.setdefault(package, set()).add((text, kind))
+    return {package: sorted(texts, key=_by_words) for package, texts in listed.items()}
 
 
-def _by_words(told: tuple[str, str]) -> str:
-    return re.sub(r"\W", "", told[0]).lower()
+def _by_words(message: tuple[str, str]) -> str:
+    return re.sub(r"\W", "", message[0]).lower()
 
 
 def _raised(tree: ast.AST) -> Iterator[tuple[str, str]]:
@@ -57,16 +57,16 @@ def _text(node: ast.expr) -> str:
 
 
 class Messages(SphinxDirective):
-    """The list, a section per room."""
+    """The list, one section per package."""
 
     def run(self) -> list[nodes.Node]:
-        """Write it."""
-        return [part for room, told in messages().items() for part in self._listed(room, told)]
+        """Return the nodes of the list."""
+        return [node for package, texts in messages().items() for node in self._listed(package, texts)]
 
-    def _listed(self, room: str, told: list[tuple[str, str]]) -> list[nodes.Node]:
+    def _listed(self, package: str, texts: list[tuple[str, str]]) -> list[nodes.Node]:
         listed = nodes.bullet_list()
-        for text, kind in told:
+        for text, kind in texts:
             words = nodes.paragraph("", "", nodes.Text(f"{text} "), nodes.literal("", kind))
-            words["support_smartquotes"] = False  # as it is written, for whoever searches for it
+            words["support_smartquotes"] = False  # unchanged, so that a search matches
             listed += nodes.list_item("", words)
-        return [nodes.rubric("", "", nodes.literal("", room)), listed]
+        return [nodes.rubric("", "", nodes.literal("", package)), listed]

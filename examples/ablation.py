@@ -55,18 +55,18 @@ def cut_row(image: Tensor) -> int:
 
 
 def variants(image: Tensor) -> dict[str, Tensor]:
-    """Return the image (1, 28, 28) as it is, without its base, and without its arc."""
+    """Return the image (1, 28, 28) unchanged, without its base, and without its arc."""
     row = cut_row(image)
     without_base, without_arc = image.clone(), image.clone()
     without_base[:, row:] = 0
     without_arc[:, :row] = 0
-    return {"as it is": image, "without its base": without_base, "without its arc": without_arc}
+    return {"unchanged": image, "without its base": without_base, "without its arc": without_arc}
 
 
 def proponents(explainer: whence.DualDA, image: Tensor, k: int = K) -> list[int]:
     """Find the strongest proponents of the digit's class."""
-    found: list[int] = explainer.top_k(image[None], k, DIGIT).proponents.indices[0].tolist()
-    return found
+    indices: list[int] = explainer.top_k(image[None], k, DIGIT).proponents.indices[0].tolist()
+    return indices
 
 
 def explain(

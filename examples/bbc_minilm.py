@@ -87,10 +87,10 @@ def fit(texts: list[str], topics: list[str], epochs: int, seed: int = 0) -> Bert
 @torch.inference_mode()
 def accuracy(model: BertForSequenceClassification, texts: list[str], topics: list[str]) -> float:
     """Return the share of articles whose topic the model finds."""
-    found: list[str] = []
+    predicted: list[str] = []
     for start in range(0, len(texts), 32):
-        found += [TOPICS[k] for k in model(**tokens(texts[start : start + 32])).logits.argmax(1)]
-    return sum(map(str.__eq__, found, topics)) / len(topics)
+        predicted += [TOPICS[k] for k in model(**tokens(texts[start : start + 32])).logits.argmax(1)]
+    return sum(map(str.__eq__, predicted, topics)) / len(topics)
 
 
 def main() -> None:

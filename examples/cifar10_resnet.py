@@ -132,8 +132,8 @@ def fit(images: Tensor, labels: Tensor, epochs: int, seed: int = 0, batch_size: 
 @torch.inference_mode()
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     """Return the share of images whose class the model finds."""
-    found = torch.cat([model(batch).argmax(1) for batch in images.split(500)])
-    return (found == labels).float().mean().item()
+    predicted = torch.cat([model(batch).argmax(1) for batch in images.split(500)])
+    return (predicted == labels).float().mean().item()
 
 
 def main() -> None:

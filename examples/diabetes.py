@@ -33,8 +33,8 @@ class Network(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map measures (B, 10) to the progression (B,)."""
-        found: Tensor = self.head(self.features(x))
-        return found[:, 0]
+        outputs: Tensor = self.head(self.features(x))
+        return outputs[:, 0]
 
 
 def read() -> tuple[TensorDataset, TensorDataset]:

@@ -95,9 +95,9 @@ class Network(SmallCNN):
 def asked(name: str, digits: mnist_cnn.Digits) -> Images:
     """Return images with the labels of a question."""
     images, labels = digits.tensors
-    found = Images(images, QUESTIONS[name].label(images, labels))
-    found.classes = QUESTIONS[name].names
-    return found
+    data = Images(images, QUESTIONS[name].label(images, labels))
+    data.classes = QUESTIONS[name].names
+    return data
 
 
 def built(name: str) -> Network:
@@ -138,7 +138,7 @@ def measured(name: str, model: Network, data: Images) -> str:
 
 
 def ink_model() -> Network:
-    """Return the network that tells how much ink a digit has."""
+    """Return the network that predicts how much ink a digit has."""
     return built("ink")
 
 
@@ -153,7 +153,7 @@ def ink_test() -> Images:
 
 
 def even_model() -> Network:
-    """Return the network that tells whether a digit is even."""
+    """Return the network that predicts whether a digit is even."""
     return built("even")
 
 
@@ -168,7 +168,7 @@ def even_test() -> Images:
 
 
 def attributes_model() -> Network:
-    """Return the network that tells what a digit is like."""
+    """Return the network that predicts attributes of a digit."""
     return built("attributes")
 
 

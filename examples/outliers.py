@@ -1,7 +1,7 @@
 """Clothes among digits: tests that nothing in the training set is like, and which training samples say so.
 
 ``python -m examples.mnist_cnn`` trains the network, ``python -m examples.outliers`` mixes clothes of
-Fashion-MNIST into the tests and tells how well they are found. ``whence fit`` takes ``test`` beside the
+Fashion-MNIST into the tests and reports how well they are found. ``whence fit`` takes ``test`` with the
 network and its training set, and its pages mark them.
 """
 
@@ -20,10 +20,10 @@ N = 200  # of either kind
 
 
 def mixed(digits: Tensor, labels: Tensor, clothes: Tensor) -> tuple[mnist_cnn.Digits, Tensor]:
-    """Put digits and clothes side by side, and tell which are digits; clothes get the label 0."""
-    usual = torch.arange(len(digits) + len(clothes)) < len(digits)
+    """Put digits and clothes together, and return which are digits; clothes get the label 0."""
+    typical = torch.arange(len(digits) + len(clothes)) < len(digits)
     answers = torch.cat([labels, torch.zeros(len(clothes), dtype=labels.dtype)])
-    return mnist_cnn.Digits(torch.cat([digits, clothes]), answers), usual
+    return mnist_cnn.Digits(torch.cat([digits, clothes]), answers), typical
 
 
 def tests() -> tuple[mnist_cnn.Digits, Tensor]:
@@ -37,8 +37,8 @@ def test() -> mnist_cnn.Digits:
     return tests()[0]
 
 
-def told(model: torch.nn.Module, train: mnist_cnn.Digits, shown: mnist_cnn.Digits, usual: Tensor) -> str:
-    """Return how well both ways find what is foreign, and what the strangest test is nearest to."""
+def compare(model: torch.nn.Module, train: mnist_cnn.Digits, shown: mnist_cnn.Digits, typical: Tensor) -> str:
+    """Return how well both ways find what is foreign, and what the most novel test is nearest to."""
     bank = extract(model, train, show_progress=False)
     explainer = DualDA(show_progress=False).fit(features=bank)
     machines = OneClass(show_progress=False).fit(features=bank)
@@ -46,22 +46,22 @@ def told(model: torch.nn.Module, train: mnist_cnn.Digits, shown: mnist_cnn.Digit
     features = extract(model, shown, show_progress=False).features
     near = explainer.usualness(bank).of(torch.from_numpy(np.array(features)))
     sums = machines.typicality(features=features).numpy()
-    outside, foreign = sums < 1, ~usual.numpy()
+    outside, foreign = sums < 1, ~typical.numpy()
     first = int(near.distances[:, -1].argmax())
     top = machines.top_k(x[[first]], k=3).proponents
     names = ", ".join(f"#{i} ({train.tensors[1][i]})" for i in near.neighbours[first].tolist())
     parts = ", ".join(f"#{i} {s:+.2f}" for i, s in zip(top.indices[0], top.scores[0], strict=True) if i >= 0)
     return "\n".join(
         [
-            f"Neighbours: AUC {roc_auc_score(usual, -near.distances[:, -1]):.3f}; nothing like it was in the "
-            f"training set: {near.novel[foreign].mean():.1%} of clothes, "
+            f"Neighbours: AUC {roc_auc_score(typical, -near.distances[:, -1]):.3f}; nothing like it was in "
+            f"the training set: {near.novel[foreign].mean():.1%} of clothes, "
             f"{near.novel[~foreign].mean():.1%} of digits",
-            f"One-class machines: AUC {roc_auc_score(usual, sums):.3f}; outside of the boundary: "
+            f"One-class machines: AUC {roc_auc_score(typical, sums):.3f}; outside of the boundary: "
             f"{outside[foreign].mean():.1%} of clothes, {outside[~foreign].mean():.1%} of digits; "
             f"{len(machines.support_):,} of {machines.n_train_:,} training samples have a coefficient, "
             f"{len(machines.boundary_):,} make up the boundaries",
-            f"The strangest test is {first}, further from its neighbours than {near.shares[first]:.1%} of "
-            f"training samples are from theirs; nearest: {names}. It is as usual as {sums[first]:.2f}, 1 "
+            f"The most novel test is {first}, further from its neighbours than {near.shares[first]:.1%} of "
+            f"training samples are from theirs; nearest: {names}. Its typicality is {sums[first]:.2f}, 1 "
             f"being the boundary, most of it by {parts or 'nobody'}",
         ]
     )
@@ -69,7 +69,7 @@ def told(model: torch.nn.Module, train: mnist_cnn.Digits, shown: mnist_cnn.Digit
 
 def main() -> None:
     """Measure."""
-    print(told(mnist_cnn.build(), mnist_cnn.train(), *tests()))
+    print(compare(mnist_cnn.build(), mnist_cnn.train(), *tests()))
 
 
 if __name__ == "__main__":

@@ -50,10 +50,10 @@ def gguf_file() -> Path:
 def tokeniser() -> Any:
     """Read the tokeniser once; it pads on the right with its own padding token."""
     path = gguf_file()
-    found = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
-    found.pad_token = found.pad_token or found.eos_token
-    found.padding_side = "right"
-    return found
+    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    tokenizer.padding_side = "right"
+    return tokenizer
 
 
 def tokens(texts: list[str]) -> dict[str, Tensor]:

@@ -22,8 +22,8 @@ class Case(NamedTuple):
 
 def case(n: int = 500, epochs: int = 2) -> Case:
     """Make a tenth of the labels of n embedded images of Fashion-MNIST wrong."""
-    found = sample.load()
-    images, labels = found.train_images[:n], found.train_labels[:n]
+    data = sample.load()
+    images, labels = data.train_images[:n], data.train_labels[:n]
     flipped = evaluate.flip_labels(evaluate.view((images, labels)), 0.1, seed=0)
     model = sample.train(epochs=epochs, show_progress=False)
     return Case(model, TensorDataset(images, torch.as_tensor(flipped.labels)), flipped.flipped.tolist())

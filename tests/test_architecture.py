@@ -1,8 +1,10 @@
-"""The examples of docs/architecture.md run, and its table names the rooms that there are."""
+"""The examples of docs/architecture.md and docs/maintaining.md run, and the names on the page exist."""
 
 from __future__ import annotations
 
+import importlib
 import re
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -12,18 +14,40 @@ from torch import nn
 import whence
 import whence_studies
 from tests.helpers.registered import forgetting
-from tests.test_imports import ROOMS
+from tests.test_imports import LEVEL
 from whence import engine
 
-PAGE = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = (DOCS / "architecture.md").read_text(encoding="utf-8")
+MAINTAINING = (DOCS / "maintaining.md").read_text(encoding="utf-8")
 
 
-def test_the_table_lists_all_rooms_in_order() -> None:
-    table = PAGE.split("| room | what lives there |")[1].split("\n\n")[0]
+def test_the_table_lists_all_packages_in_order() -> None:
+    table = PAGE.split("| package | job |")[1].split("\n\n")[0]
     listed = re.findall(r"^\| `(\w+)` \|", table, flags=re.M)
-    levels = [next(level for level, rooms in enumerate(ROOMS) if room in rooms) for room in listed]
+    levels = [LEVEL[package] for package in listed]
     assert levels == sorted(levels)
-    assert set(listed) == {room for rooms in ROOMS for room in rooms} - {"__main__"}
+    assert set(listed) == set(LEVEL) - {"__main__"}
+    home = Path(whence.__file__).parent
+    folders = {path.parent.name for path in home.glob("*/__init__.py")}
+    assert set(listed) == folders | {"errors"}
+
+
+def test_the_walk_names_functions_that_exist() -> None:
+    steps = re.findall(r"^\| (\d+) \| `([\w/]+)\.py` \| `([\w.]+)` \|", PAGE, flags=re.M)
+    assert [int(number) for number, _, _ in steps] == list(range(1, len(steps) + 1))
+    assert 10 <= len(steps) <= 15
+    for _, file, name in steps:
+        module = importlib.import_module(f"whence.{file.replace('/', '.')}")
+        thing = reduce(getattr, name.split("."), module)
+        assert callable(thing)
+        assert thing.__module__ == module.__name__, f"{name} is not defined in {file}.py"
+
+
+def test_files_on_the_pages_exist() -> None:
+    home = Path(whence.__file__).parent
+    for file in re.findall(r"`(\w+/[\w/]+\.py|\w+/\w+/)`", PAGE + MAINTAINING):
+        assert (home / file).exists() or (DOCS.parent / file).exists(), file
 
 
 @pytest.fixture
@@ -46,7 +70,7 @@ def test_the_examples_run(tmp_path: Path) -> None:
         "make": lambda inputs, n_classes: model,
         "folder": tmp_path,
     }
-    for block in re.findall(r"```python\n(.*?)```", PAGE, flags=re.S):
+    for block in re.findall(r"```python\n(.*?)```", PAGE + MAINTAINING, flags=re.S):
         exec(compile(block, "docs/architecture.md", "exec"), space)
     nearest = whence.methods.get("nearest")(show_progress=False).fit(model, (x, y))
     scores = nearest.attribute(x[:3], target=0)

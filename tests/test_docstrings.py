@@ -1,4 +1,4 @@
-"""The examples in docstrings run, and give what they say."""
+"""The examples in docstrings run, with the output that they show."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def test_the_examples_of_a_module_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with forgetting():
-        found = doctest.testmod(importlib.import_module(name))
-    assert found.attempted
-    assert not found.failed, capsys.readouterr().out
+        results = doctest.testmod(importlib.import_module(name))
+    assert results.attempted
+    assert not results.failed, capsys.readouterr().out

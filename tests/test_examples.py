@@ -105,7 +105,7 @@ def test_the_diabetes_network_begins_at_the_mean_and_gives_a_number_per_patient(
     ("question", "task", "label"),
     [("ink", Regression, 784.0), ("even", OneLogit, [0.0]), ("attributes", ManyLabels, [0.0, 1.0, 0.0, 1.0])],
 )
-def test_questions_about_digits_are_told_by_their_labels(question: str, task: type, label: object) -> None:
+def test_questions_about_digits_have_their_task(question: str, task: type, label: object) -> None:
     digits = mnist_cnn.Digits(torch.rand(40, 1, 28, 28), torch.arange(40) % 10)
     digits.tensors[0][7] = 1.0  # a seven that is all ink
     asked = mnist_tasks.asked(question, digits)
@@ -117,19 +117,19 @@ def test_questions_about_digits_are_told_by_their_labels(question: str, task: ty
     assert mnist_tasks.measured(question, model, asked)
 
 
-def test_clothes_among_digits_are_told_by_neighbours_and_by_machines() -> None:
+def test_clothes_among_digits_are_separated_by_neighbours_and_by_machines() -> None:
     torch.manual_seed(0)
     model = mnist_cnn.SmallCNN().eval()
     digits = mnist_cnn.Digits(torch.rand(60, 1, 28, 28), torch.arange(60) % 10)
-    shown, usual = outliers.mixed(*digits[:20], -torch.rand(10, 1, 28, 28))
-    assert usual.tolist() == [True] * 20 + [False] * 10
+    shown, typical = outliers.mixed(*digits[:20], -torch.rand(10, 1, 28, 28))
+    assert typical.tolist() == [True] * 20 + [False] * 10
     assert shown.tensors[1][20:].tolist() == [0] * 10
-    lines = outliers.told(model, digits, shown, usual).splitlines()
+    lines = outliers.compare(model, digits, shown, typical).splitlines()
     assert lines[0].startswith(
         "Neighbours: AUC 1.000; nothing like it was in the training set: 100.0% of clothes"
     )
     assert "of 60 training samples have a coefficient" in lines[1]
-    assert 20 <= int(lines[2].split()[4].rstrip(",")) < 30
+    assert 20 <= int(lines[2].split()[5].rstrip(",")) < 30
 
 
 def test_the_ablation_keeps_its_training_samples_and_loses_what_was_erased(tmp_path: Path) -> None:
@@ -157,9 +157,9 @@ def test_the_ablation_keeps_its_training_samples_and_loses_what_was_erased(tmp_p
         lam = torch.tensor([explainer.lam_[i, ablation.DIGIT] for i in indices])
         assert cases[name].scores == pytest.approx((lam * dots[0].detach()).numpy(), rel=1e-4)
     for j, pair in enumerate(why.proponents):
-        assert cases["as it is"].test_maps[j] == pytest.approx(pair.test_map[0], abs=1e-6)
-        assert cases["as it is"].train_maps[j] == pytest.approx(pair.train_map[0], abs=1e-6)
-    shares = ablation.erased_share(cases["as it is"], without_base[0].numpy())
+        assert cases["unchanged"].test_maps[j] == pytest.approx(pair.test_map[0], abs=1e-6)
+        assert cases["unchanged"].train_maps[j] == pytest.approx(pair.train_map[0], abs=1e-6)
+    shares = ablation.erased_share(cases["unchanged"], without_base[0].numpy())
     below = why.maps["test"][: len(indices), 0, 14:24].sum((1, 2))
     assert shares == pytest.approx(below / why.maps["test"][: len(indices)].sum((1, 2, 3)), rel=1e-3)
     ablation.draw(cases, list(map(str, indices))).savefig(tmp_path / "figure.png")

@@ -1,4 +1,4 @@
-"""The manual and the code say the same: what is public is documented, and what is documented is there."""
+"""The manual and the code agree: what is public is documented, and what is documented exists."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from typer.main import get_command
 import whence
 from whence import errors, sample
 from whence.app.cli import app
+from whence.attribution.fitted import Fitted
+from whence.surrogate.surrogate import Surrogate
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("api/*.md"), ROOT / "README.md"])
-ROOMS = sorted(
-    room.name
-    for room in pkgutil.iter_modules(whence.__path__)
-    if hasattr(importlib.import_module(f"whence.{room.name}"), "__all__")
+PACKAGES = sorted(
+    package.name
+    for package in pkgutil.iter_modules(whence.__path__)
+    if hasattr(importlib.import_module(f"whence.{package.name}"), "__all__")
 )
 COMMANDS = commands.found(get_command(app))
 
@@ -46,13 +48,13 @@ def code_of(page: Path) -> Iterator[str]:
 
 def resolve(dotted: str) -> Any:
     """Find what a dotted name stands for, module by module and then attribute by attribute."""
-    found: Any = whence
+    thing: Any = whence
     for place, part in enumerate(dotted.split(".")[1:], start=2):
-        if inspect.ismodule(found) and not hasattr(found, part):
-            found = importlib.import_module(".".join(dotted.split(".")[:place]))
+        if inspect.ismodule(thing) and not hasattr(thing, part):
+            thing = importlib.import_module(".".join(dotted.split(".")[:place]))
         else:
-            found = getattr(found, part)
-    return found
+            thing = getattr(thing, part)
+    return thing
 
 
 @cache
@@ -73,25 +75,25 @@ def test_every_page_has_its_place_in_the_manual() -> None:
     assert placed - {"gallery/index"} == pages - {"index"}
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_every_public_name_of_a_room_is_in_the_reference(room: str) -> None:
-    page = DOCS / "api" / f"{room}.md"
-    assert page.is_file(), f"write {name_of(page)}, with an automodule of whence.{room}"
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_of_a_package_is_in_the_reference(package: str) -> None:
+    page = DOCS / "api" / f"{package}.md"
+    assert page.is_file(), f"write {name_of(page)}, with an automodule of whence.{package}"
     text = page.read_text()
-    if f".. automodule:: whence.{room}\n" in text:  # which lists all of __all__
+    if f".. automodule:: whence.{package}\n" in text:  # which lists all of __all__
         left_out = re.search(r":exclude-members: (.*)", text)
-        told = (DOCS / "api" / "whence.md").read_text() + (DOCS / "api" / "methods.md").read_text()
+        listed = (DOCS / "api" / "whence.md").read_text() + (DOCS / "api" / "methods.md").read_text()
         names = left_out[1].split(", ") if left_out else []
         names = [name for name in names if name not in whence.methods.__all__ or name in whence.__all__]
     else:
-        told, names = text, importlib.import_module(f"whence.{room}").__all__
-    missing = [name for name in names if not re.search(rf":: (\w+\.)*{name}$", told, re.M)]
+        listed, names = text, importlib.import_module(f"whence.{package}").__all__
+    missing = [name for name in names if not re.search(rf":: (\w+\.)*{name}$", listed, re.M)]
     assert not missing
 
 
-@pytest.mark.parametrize("room", ["", *ROOMS])
-def test_every_public_name_says_what_it_is(room: str) -> None:
-    module = importlib.import_module(f"whence.{room}".rstrip("."))
+@pytest.mark.parametrize("package", ["", *PACKAGES])
+def test_every_public_name_has_a_docstring(package: str) -> None:
+    module = importlib.import_module(f"whence.{package}".rstrip("."))
     for name in module.__all__:
         try:
             thing = getattr(module, name)
@@ -109,25 +111,25 @@ def test_every_public_name_says_what_it_is(room: str) -> None:
 
 def test_the_first_page_of_the_reference_has_what_importing_whence_gives() -> None:
     text = (DOCS / "api" / "whence.md").read_text()
-    told = set(re.findall(r"^\.\. (?:autoclass|autofunction|data):: (\w+)$", text, re.M))
-    assert told == {name for name in whence.__all__ if not hasattr(errors, name)}
+    listed = set(re.findall(r"^\.\. (?:autoclass|autofunction|data):: (\w+)$", text, re.M))
+    assert listed == {name for name in whence.__all__ if not hasattr(errors, name)}
 
 
-def test_every_error_and_warning_is_told() -> None:
+def test_every_error_and_warning_is_documented() -> None:
     text = (DOCS / "troubleshooting.md").read_text()
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
     missing = [kind.__name__ for kind in kinds if f"| `{kind.__name__}` |" not in text]
     assert not missing
 
 
-def test_every_command_and_option_is_told() -> None:
+def test_every_command_and_option_is_documented() -> None:
     assert (DOCS / "commands.md").read_text() == commands.page(), (
         "python -m tools.commands > docs/commands.md"
     )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_names_on_a_page_are_there(page: Path) -> None:
+def test_names_on_a_page_exist(page: Path) -> None:
     for code in code_of(page):
         for dotted in re.findall(r"(?<![\w./-])(whence(?:\.[A-Za-z_]\w*)+)", code):
             try:
@@ -143,6 +145,9 @@ def test_an_explainer_has_what_a_page_asks_of_it(page: Path) -> None:
     explainers = whence.DualDA, whence.Effects, whence.Ensemble
     kinds = [kind for explainer in explainers for kind in explainer.__mro__]
     learned = set(re.findall(r"\w+_\b", " ".join(kind.__doc__ or "" for kind in kinds)))
+    learned |= {
+        f"{name}_" for record in (Fitted, Surrogate) for name in (*dir(record), *record.__annotations__)
+    }
     known = {name for kind in kinds for name in vars(kind)} | learned
     for code in code_of(page):
         asked = set(re.findall(r"(?<![\w.])explainer\.([a-z]\w*)", code))
@@ -150,15 +155,15 @@ def test_an_explainer_has_what_a_page_asks_of_it(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_commands_on_a_page_are_there_with_their_options(page: Path) -> None:
+def test_commands_on_a_page_exist_with_their_options(page: Path) -> None:
     for code in code_of(page):
         for line in re.split(r"[\n;]", code.replace("\\\n", " ")):
             called = re.match(r"\s*(?:\$ )?(whence(?: [a-z]+)+)(.*)", line)
             if not called or called[1] == "whence cache":
                 continue
-            found = [name for name in COMMANDS if f"{called[1]} ".startswith(f"{name} ")]
-            assert found, f"{name_of(page)}: {line.strip()}"
-            known = {option for each in COMMANDS[found[0]].params for option in each.opts} | {"--help"}
+            matching = [name for name in COMMANDS if f"{called[1]} ".startswith(f"{name} ")]
+            assert matching, f"{name_of(page)}: {line.strip()}"
+            known = {option for param in COMMANDS[matching[0]].params for option in param.opts} | {"--help"}
             used = set(re.findall(r"(?<![\w-])--[a-zA-Z-]+", called[2].split(" #")[0]))
             assert used <= known, f"{name_of(page)}: {line.strip()}"
 

@@ -1,8 +1,8 @@
-"""Draw which rooms import from which to ``docs/images/imports.svg``. Run: ``python tools/import_graph.py``.
+"""Draw which packages import which to ``docs/images/imports.svg``. Run: ``python -m tools.import_graph``.
 
-Rooms stand in the order in which they may import: a bow leads from a room down to one that it imports from,
-the wider the more modules do so. A bow to the left, in red, would be an import against the direction. All
-rooms import from ``errors``, to which no bows are drawn.
+Packages stand in the order in which they may import: an arc leads from a package down to one that it imports,
+the wider the more modules do so. An arc to the left, in red, would be an import against the direction. All
+packages import ``errors``, to which no arcs are drawn.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HOME = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(HOME), str(HOME / "src")]
 
 from tests.test_imports import FILES, LEVEL, ROOMS, ROOT, imported, room_of  # noqa: E402
-from tools.lines import rooms  # noqa: E402
+from tools.lines import packages  # noqa: E402
 
 # In the middle between black and white, so that they are seen on a light and on a dark page.
 INK, WRONG, BOX = "#7a8594", "#d64550", "#3f6ea8"
@@ -30,24 +30,24 @@ COLOURS = ["#4c8bd0", "#2a9d8f", "#c98a1b", "#b5609f", "#7a78d8", "#5f9e3f", "#c
 
 
 def imports() -> Counter[tuple[str, str]]:
-    """Count for each pair of rooms the modules of the first that import from the second."""
-    found: Counter[tuple[str, str]] = Counter()
+    """Count for each pair of packages the modules of the first that import from the second."""
+    counts: Counter[tuple[str, str]] = Counter()
     for path in FILES:
-        own = path.relative_to(ROOT).parts[0].removesuffix(".py")
-        others = {room_of(name) or "" for name in imported(path)} - {own, "errors"}
-        found.update((own, other) for other in others if other in LEVEL)
-    return found
+        package = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        others = {room_of(name) or "" for name in imported(path)} - {package, "errors"}
+        counts.update((package, other) for other in others if other in LEVEL)
+    return counts
 
 
 def draw(out: Path) -> None:
-    """Draw the rooms from the top of the house to its foundation, and a bow per pair."""
+    """Draw the packages, those that import most at the top, and an arc per pair."""
     names = [name for level in reversed(ROOMS) for name in sorted(level) if name != "__main__"]
     heights = {name: len(names) - place for place, name in enumerate(names)}
-    sizes = {room: sum(each.code for each in files.values()) for room, files in rooms(ROOT).items()}
+    sizes = {name: sum(size.code for size in files.values()) for name, files in packages(ROOT).items()}
     figure, axes = plt.subplots(figsize=(8.4, 0.5 * len(names)))
-    for (own, other), count in sorted(imports().items(), key=lambda pair: -pair[1]):
-        if own in heights and other in heights:
-            bow(axes, heights[own], heights[other], count, COLOURS[heights[own] % len(COLOURS)])
+    for (package, other), count in sorted(imports().items(), key=lambda pair: -pair[1]):
+        if package in heights and other in heights:
+            draw_arc(axes, heights[package], heights[other], count, COLOURS[heights[package] % len(COLOURS)])
     for name, y in heights.items():
         box = FancyBboxPatch(
             (-1.15, y - 0.27), 1.1, 0.54, "round,pad=0.02,rounding_size=0.12", fc=BOX, ec="none"
@@ -62,8 +62,8 @@ def draw(out: Path) -> None:
     plt.close(figure)
 
 
-def bow(axes: plt.Axes, start: float, end: float, count: int, colour: str) -> None:
-    """Draw one bow: to the right where it leads down, to the left in red where it leads up."""
+def draw_arc(axes: plt.Axes, start: float, end: float, count: int, colour: str) -> None:
+    """Draw one arc: to the right where it leads down, to the left in red where it leads up."""
     down = start > end
     x, side = (0.0, 1.0) if down else (-1.2, -1.0)
     far = x + side * 0.28 * abs(start - end)

@@ -24,7 +24,7 @@ SIGNED = LinearSegmentedColormap.from_list("signed", [ORANGE, "#F7F7F7", BLUE]) 
 
 
 def draw() -> Figure:
-    """Explain one test image of the embedded set, and draw each station with the modules that made it."""
+    """Explain one test image of the embedded set, and draw every step with the modules that make it."""
     data = sample.load()
     model = sample.train(0, show_progress=False)
     explainer = DualDA(show_progress=False).fit(
@@ -38,17 +38,17 @@ def draw() -> Figure:
     canvas.set(xlim=(0, 13), ylim=(0, 4.6))
     edges = [0.25, 2.1, 4.35, 6.65, 8.95, 11.15]
     heads = ("pixels", "features", "dual coefficients", "scores", "relevance maps", "page")
-    rooms = (
-        ("data", "training_set", "labels"),
+    packages = (
+        ("data", "training_set, forms", "items, reading"),
         ("model · features", "extractor, bound", "extraction, bank"),
-        ("tasks · svm", "problem, solve, path", r"$W = \Sigma_i \lambda_i f_i^\top$"),
-        ("attributors", "base, dual/", r"$\tau = \lambda_{ic}\, f_i \cdot f(x)$"),
+        ("tasks · svm · surrogate", "solve, path, solving", r"$W = \Sigma_i \lambda_i f_i^\top$"),
+        ("surrogate · attribution", "scores, pairs", r"$\tau = \lambda_{ic}\, f_i \cdot f(x)$"),
         ("relevance", "lrp, xda, rules", r"$R_j = \lambda_{ic}\, f(x)_j\, f_{ij}$"),
-        ("explanation · pages", "record, figures/", "ui, app"),
+        ("explanation · pages", "record, figures/", "page, render"),
     )
-    for left, head, (room, first, second) in zip(edges, heads, rooms, strict=True):
+    for left, head, (package, first, second) in zip(edges, heads, packages, strict=True):
         canvas.text(left, 4.25, head, weight="bold", size=11, color=INK, va="center")
-        canvas.text(left, 0.72, room, weight="bold", size=8.5, color=BLUE, va="center")
+        canvas.text(left, 0.72, package, weight="bold", size=8.5, color=BLUE, va="center")
         canvas.text(left, 0.47, first, size=8, color=GREY, va="center")
         canvas.text(left, 0.24, second, size=8, color=GREY, va="center")
     for left in edges[1:]:

@@ -3,7 +3,7 @@ What would change without a sample?
 ===================================
 
 A score of ``DualDA`` says what a prediction is *made of*. What would *change* without a training sample is
-another question: a sample can carry a large part of a logit and yet be replaceable. ``Effects`` foretells
+another question: a sample can carry a large part of a logit and yet be replaceable. ``Effects`` predicts
 it; here we look whether it is right, by training again.
 """
 
@@ -49,7 +49,7 @@ print(effects.effect_of(data.test_images[:1], remove=strongest.tolist()))
 # ---------
 # The test that counts is to train again. We train networks on random halves of the training set, and ask of
 # each half: how does the logit of every test image compare with what the scores of the half's samples say,
-# summed up? The rank correlation over halves is the LDS, the usual measure of data attribution.
+# summed up? The rank correlation over halves is the LDS, the standard measure of data attribution.
 
 rng = np.random.default_rng(0)
 halves = [np.sort(rng.permutation(N)[: N // 2]) for _ in range(MODELS)]
@@ -70,21 +70,21 @@ truth = np.array([logits_without(half) for half in halves])
 
 
 def lds(scores: np.ndarray) -> np.ndarray:
-    """Rank correlation of foretold and true outputs over the halves, of each test."""
-    foretold = np.array([scores[:, half].sum(1) for half in halves])
-    return np.array([spearmanr(foretold[:, t], truth[:, t]).statistic for t in range(len(target))])
+    """Rank correlation of predicted and true outputs over the halves, of each test."""
+    predicted = np.array([scores[:, half].sum(1) for half in halves])
+    return np.array([spearmanr(predicted[:, t], truth[:, t]).statistic for t in range(len(target))])
 
 
-found = {"would change (Effects)": lds(np.asarray(change)), "made of (DualDA)": lds(np.asarray(tau))}
-for name, values in found.items():
+correlations = {"would change (Effects)": lds(np.asarray(change)), "made of (DualDA)": lds(np.asarray(tau))}
+for name, values in correlations.items():
     print(f"{name:24} LDS {np.nanmean(values):.2f} ± {np.nanstd(values) / len(values) ** 0.5:.2f}")
 
 # %%
-# A few networks make a coarse measure, and each is trained once; over many, on three data sets and beside
+# A few networks make a coarse measure, and each is trained once; over many, on three data sets and next to
 # nine other methods: :doc:`/effects`.
 
 figure, axis = plt.subplots(figsize=(5, 3.4), layout="constrained")
-axis.boxplot(list(found.values()), tick_labels=list(found))
+axis.boxplot(list(correlations.values()), tick_labels=list(correlations))
 axis.axhline(0, color="grey", linewidth=1)
 _ = axis.set_ylabel("rank correlation over halves,\none value per test image")
 

@@ -26,7 +26,7 @@ print(f"{sample.accuracy(model, data.test_images, data.test_labels):.1%} of the 
 # Fit
 # ---
 # ``fit`` runs the model once over the training set, chooses ``C`` by itself and solves one convex problem.
-# The model stays as it is.
+# The model stays unchanged.
 
 explainer = whence.DualDA(show_progress=False).fit(
     model, (data.train_images, data.train_labels), class_names=data.class_names
@@ -65,7 +65,7 @@ for side in (top.proponents, top.opponents):
 # Which parts of them?
 # --------------------
 # ``explain`` adds relevance maps on both images of every pair. In the middle is the test image; on the
-# right (blue) what speaks for its class, on the left (orange) what speaks against it; above each training
+# right (blue) what supports its class, on the left (orange) what contradicts it; above each training
 # image its own map, below it what the pair sees in the test image.
 
 why = explainer.explain(x, k=4, truth=data.test_labels[:1])
@@ -76,7 +76,7 @@ figure = why.plot()
 # A wrong prediction
 # ------------------
 # The same for the first test image that the model gets wrong. Opponents that look just like the test image
-# are a sign of two classes that the model can hardly tell apart. The bar shows it too: both sides are
+# are a sign of two classes that the model can hardly separate. The bar shows it too: both sides are
 # almost of one length.
 
 wrong = int((model(data.test_images).argmax(1) != data.test_labels).nonzero()[0, 0])

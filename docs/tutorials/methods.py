@@ -75,9 +75,9 @@ for name in METHODS:
     seconds = time.process_time() - start
     same = identical_class(scores, target, labels).mean()
     # Effects solve one system per training sample for this, which takes minutes.
-    found = mislabeling_auc(method.self_influence(), flipped) if name != "effects" else float("nan")
+    area = mislabeling_auc(method.self_influence(), flipped) if name != "effects" else float("nan")
     rows[name] = np.asarray(scores)
-    print(f"{name:12} same class {same:.2f}   wrong labels {found:.2f}   {seconds:6.2f} CPU-s")
+    print(f"{name:12} same class {same:.2f}   wrong labels {area:.2f}   {seconds:6.2f} CPU-s")
 
 # %%
 # Do they agree?

@@ -2,7 +2,7 @@
 Explain a regression
 ====================
 
-A network foretells a number, the progression of diabetes in a year. Which patients of the training set pull
+A network predicts a number, the progression of diabetes in a year. Which patients of the training set pull
 the prediction up, and which pull it down? The data come with scikit-learn.
 """
 
@@ -61,10 +61,10 @@ print(explainer.faithfulness(test[0]))
 # Scores are in the units of the target. They sum to the surrogate's prediction, from the mean on.
 
 scores = explainer.attribute(test[0])
-foretold = explainer.task_.base + np.asarray(scores.sum(1))
+predicted = explainer.task_.base + np.asarray(scores.sum(1))
 base = float(explainer.task_.base[0])
 up, down = (float(scores[0][scores[0] * sign > 0].sum()) for sign in (1, -1))
-print(f"mean {base:.0f}, pulled up by {up:.0f}, down by {-down:.0f}: {float(foretold[0]):.0f}")
+print(f"mean {base:.0f}, pulled up by {up:.0f}, down by {-down:.0f}: {float(predicted[0]):.0f}")
 with torch.no_grad():
     print(f"the model says {float(model(test[0][:1])):.0f}, a year later it was {float(test[1][0]):.0f}")
 
@@ -79,7 +79,7 @@ figure = why.plot()
 
 figure, axis = plt.subplots(figsize=(4, 4), layout="constrained")
 with torch.no_grad():
-    axis.scatter(model(test[0])[:, 0], foretold, s=12)
+    axis.scatter(model(test[0])[:, 0], predicted, s=12)
 axis.axline((base, base), slope=1, color="grey", linewidth=1)
 axis.set_xlabel("the model's prediction")
 _ = axis.set_ylabel("mean + sum of scores")

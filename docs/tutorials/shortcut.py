@@ -42,7 +42,7 @@ accuracy = sample.accuracy(model, data.test_images, data.test_labels)
 print(f"{accuracy:.1%} of the test images are right: nothing to see")
 
 # %%
-# In use, some photos have such a square by chance, and their predictions are strange.
+# In use, some photos have such a square by chance, and their predictions are wrong.
 
 others = data.test_images[data.test_labels != BAG]
 with torch.no_grad():
@@ -50,7 +50,7 @@ with torch.no_grad():
 print(f"with the square {len(fooled)} of {len(others)} other test images are called a bag")
 
 # %%
-# What do the strange ones share?
+# What do the wrong ones share?
 # -------------------------------
 # ``shared_evidence`` takes samples that somebody finds suspicious and ranks training samples by what they
 # contribute to all of them together, at a low ``C``: samples with a shortcut are easy, so that they are the
@@ -72,9 +72,9 @@ for axis, place, score in zip(axes.flat, shared.samples, shared.scores, strict=F
 
 mask = np.zeros(N, dtype=bool)
 mask[poisoned] = True
-usual = explainer.attribute(fooled, target=BAG).mean(0)
+chosen = explainer.attribute(fooled, target=BAG).mean(0)
 print(f"shared evidence, low C   {float(shortcut_ap(shared.mean[None], mask)[0]):.2f}")
-print(f"mean score, usual C      {float(shortcut_ap(usual[None], mask)[0]):.2f}")
+print(f"mean score, chosen C     {float(shortcut_ap(chosen[None], mask)[0]):.2f}")
 print(f"chance                   {mask.mean():.2f}")
 
 # %%

@@ -4,7 +4,7 @@ Explain a text classifier
 
 Which training texts does a prediction come from, and which words of them? The texts are on every machine
 that has whence: the first sentences of docstrings of numpy, torch and matplotlib. A tiny transformer learns
-to tell which package a sentence is from. With your own model, skip to *Fit*.
+to predict which package a sentence is from. With your own model, skip to *Fit*.
 """
 
 import importlib
@@ -51,7 +51,7 @@ MODULES = {
 
 def sentences(package: str) -> list[str]:
     """First sentences of the docstrings of a package's classes, methods and functions."""
-    found = set()
+    texts = set()
     for name in MODULES[package]:
         if name.rpartition(".")[2] in ("tests", "testing", "pylab"):
             continue
@@ -61,8 +61,8 @@ def sentences(package: str) -> list[str]:
                 if callable(part) and str(getattr(part, "__module__", "")).startswith(package):
                     text = " ".join((inspect.getdoc(part) or "").split("\n\n")[0].split())
                     if 20 < len(text) < 160 and "(" not in text and "::" not in text:
-                        found.add(text)
-    return sorted(found)
+                        texts.add(text)
+    return sorted(texts)
 
 
 # %%
@@ -129,13 +129,13 @@ model.eval()
 
 with torch.no_grad():
     inputs, labels = batch(test)
-    found = model(**inputs).logits.argmax(1)
-print(f"{(found == labels).float().mean():.1%} of the test sentences are right")
+    predicted = model(**inputs).logits.argmax(1)
+print(f"{(predicted == labels).float().mean():.1%} of the test sentences are right")
 
 # %%
 # Fit
 # ---
-# Texts go in as they are, with the tokeniser as ``preprocess``: given itself, it also shows tokens as
+# Texts go in unchanged, with the tokeniser as ``preprocess``: given itself, it also shows tokens as
 # words.
 
 data = [text for text, _ in train], torch.tensor([label for _, label in train])
@@ -147,13 +147,13 @@ print(
 # %%
 # Which sentences, and which words?
 # ---------------------------------
-# Blue words speak for the predicted package, orange ones against it; a column of the training texts is
+# Blue words support the predicted package, orange ones contradict it; a column of the training texts is
 # paired with the same test text, so that the words below say what *this pair* has in common.
 
 asked = [text for text, _ in test][:1]
 top = explainer.top_k(asked, k=3)
 names = list(MODULES)
-print(f"{asked[0]} Foretold: {names[int(top.target[0])]}, true: {names[test[0][1]]}")
+print(f"{asked[0]} Predicted: {names[int(top.target[0])]}, true: {names[test[0][1]]}")
 for side in (top.proponents, top.opponents):
     for index, score in zip(side.indices[0].tolist(), side.scores[0].tolist(), strict=True):
         print(f"{score:+.2f}  {names[train[index][1]]:10}  {train[index][0]}")

@@ -37,13 +37,13 @@ print(f"accuracy on the test images: {before:.1%}")
 # Ask
 # ---
 # The audit ranks all training samples, the most suspicious first, and says which class it would give each.
-# It is stored as a table with ``found.to_csv("labels.csv")``, and on a page with ``whence serve``.
+# It is stored as a table with ``suspects.to_csv("labels.csv")``, and on a page with ``whence serve``.
 
 explainer = whence.DualDA(show_progress=False).fit(
     model, (data.train_images, labels), class_names=data.class_names
 )
-found = audit.wrong_labels(explainer, n=3 * N // 10)
-print(found)
+suspects = audit.wrong_labels(explainer, n=3 * N // 10)
+print(suspects)
 
 # %%
 # Look
@@ -51,7 +51,7 @@ print(found)
 # The twelve most suspicious. Above each: its label, and the class that is suggested.
 
 figure, axes = plt.subplots(2, 6, figsize=(9, 3.6), layout="constrained")
-for axis, place, suggested in zip(axes.flat, found.indices, found.suggested, strict=False):
+for axis, place, suggested in zip(axes.flat, suspects.indices, suspects.suggested, strict=False):
     axis.imshow(data.train_images[place, 0].numpy(), cmap="gray_r")
     axis.set_title(f"{data.class_names[labels[place]]}\n→ {data.class_names[suggested]}", fontsize=8)
     axis.axis("off")
@@ -59,7 +59,7 @@ for axis, place, suggested in zip(axes.flat, found.indices, found.suggested, str
 # %%
 # How many of the first ones are really wrong? Here we know.
 
-wrong = np.isin(found.indices, flipped)
+wrong = np.isin(suspects.indices, flipped)
 for n in (20, 100, len(wrong)):
     print(f"of the first {min(n, len(wrong)):3} labels, {wrong[:n].mean():.0%} are wrong")
 
@@ -69,9 +69,9 @@ for n in (20, 100, len(wrong)):
 # Whoever looks at the list keeps the right labels and corrects the wrong ones. We play that person with the
 # true labels, for the samples that were listed, and no further.
 
-mended = labels.clone()
-mended[found.indices] = data.train_labels[found.indices]
-for name, each in (("before", labels), ("after", mended)):
+fixed = labels.clone()
+fixed[suspects.indices] = data.train_labels[suspects.indices]
+for name, each in (("before", labels), ("after", fixed)):
     print(f"{name}: {int((each != data.train_labels).sum())} labels are wrong")
 
 # %%
@@ -93,12 +93,12 @@ def accuracies(labels: torch.Tensor) -> list[float]:
 
 for name, each in (
     ("as they were found", labels),
-    ("after mending", mended),
+    ("after fixing", fixed),
     ("all right", data.train_labels),
 ):
     print(f"labels {name:18}  " + "  ".join(f"{value:.1%}" for value in accuracies(each)))
 
 # %%
-# What the list can do depends on the network: one that has learned its wrong labels by heart no longer
+# What the list can do depends on the network: one that has memorised its wrong labels no longer
 # shows them. When it misleads, and how it compares with cleanlab: :doc:`/audit`. A fitted explainer follows
-# mended labels without a new fit, ``explainer.update(relabel={17: 3})``: :doc:`/changes`.
+# fixed labels without a new fit, ``explainer.update(relabel={17: 3})``: :doc:`/changes`.
