@@ -16,18 +16,10 @@ import numpy as np
 import torch
 from scipy.sparse import issparse
 
-from tests.fuzz.calling import Call
-from tests.fuzz.of_attributors import ATTRIBUTORS
-from tests.fuzz.of_audits import AUDITS
-from tests.fuzz.of_engine import ENGINES
-from tests.fuzz.of_language import LANGUAGE
-from tests.fuzz.of_metrics import METRICS
-from tests.fuzz.of_numerics import NUMERICS
-from tests.fuzz.of_scenes import SCENES
+from tests.fuzz.calling import EVERY, Call
 from tests.fuzz.world import UserError, quiet
 from whence.errors import WhenceError
 
-EVERY = (*ATTRIBUTORS, *NUMERICS, *AUDITS, *METRICS, *SCENES, *ENGINES, *LANGUAGE)
 SECONDS = 10.0
 """Of the processor that a case may take."""
 
