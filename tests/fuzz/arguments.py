@@ -69,7 +69,6 @@ TOLERANCE = without(kinds.number(0, 1), "tiny", "large")
 FEW = without(kinds.count(), "large", "huge")
 FEW_OR_NONE = without(kinds.count(none=True), "large", "huge")
 TESTS = need(things.INPUTS, lambda: world.X(B))
-TWO_TESTS = need(things.INPUTS, lambda: world.X(2))
 TWO_TARGETS = Arg(things.target(2), lambda: None)
 ROWS = need(kinds.matrix(rows=False), lambda: world.features(B))
 TRAINING = Arg(without(kinds.matrix(), "none"), world.features)
@@ -155,12 +154,11 @@ RULES: dict[str, Arg | None] = {
     # everywhere
     "x": TESTS,
     "target": Arg(things.target(), lambda: None),
-    "truth": TWO_TARGETS,
+    "truth": Arg(things.target(), lambda: None),
     "features": ROWS,
     "show_progress": Arg(kinds.FLAG, lambda: False, True),
     "seed": Arg(kinds.SEED, lambda: 0),
     "k": Arg(kinds.count(), lambda: 2),
-    "n": Arg(kinds.count(), lambda: 2),
     "data": need(things.DATA, lambda: (world.X(), world.y())),
     "labels": LABELS,
     "model": need(things.MODEL, world.network),
@@ -175,12 +173,10 @@ RULES: dict[str, Arg | None] = {
     "collate_fn": Arg(things.FUNCTION, lambda: None),
     "class_names": Arg(things.NAMES, lambda: ["a", "b", "c"]),
     "task": Arg(JUNK, lambda: "classes"),
-    "tokenizer": None,
     "cache_dir": Arg(
         without(things.PATH, "none", "folder", "blank", "letters"), lambda: world.folder() / "cache"
     ),
     "n_threads": Arg(kinds.count(none=True), lambda: 1, True),
-    "max_seconds": Arg(kinds.number(none=True), lambda: 5.0),
     "tol": Arg(TOLERANCE, lambda: 1e-4),
     "C": Arg(kinds.number(), lambda: 0.1),
     "ids": Arg(
@@ -216,9 +212,6 @@ RULES: dict[str, Arg | None] = {
     "HingeRP.fit.C": Arg(kinds.number(), lambda: 1e-2),
     "Representer.fit.tol": Arg(kinds.number(), lambda: 1e-6),
     "EKFAC.fit.labels": Arg(kinds.choice(["auto", "exact", "sampled"]), lambda: "auto"),
-    "LiSSA.fit.seed": None,  # which must be a small number
-    "*.fit.layers": None,  # read from the model's own layers
-    "*.fit.y": None,
     "*.fit.features": None,
     "*.fit.data": need(may(things.DATA, "failing"), lambda: (world.X(), world.y())),
     "TracIn.fit.checkpoints": need(CHECKPOINTS, lambda: [world.network().state_dict()]),
@@ -228,7 +221,6 @@ RULES: dict[str, Arg | None] = {
         lambda: 1.0,
     ),
     "TRAK.fit.checkpoints": Arg(without(CHECKPOINTS, "none"), lambda: [world.network().state_dict()]),
-    "Ensemble.fit.checkpoints": None,
     "Ensemble.fit.layer": None,
     "Ensemble.fit.data": need(things.DATA, lambda: (world.X(), world.y())),
     "Ensemble.fit.members": need(
@@ -254,7 +246,6 @@ RULES: dict[str, Arg | None] = {
     # what a fitted method is asked
     "*.save.path": need(things.PATH, lambda: world.folder() / "again.whence"),
     "*.save.features": Arg(kinds.choice(["copy", "bank"]), lambda: "copy"),
-    "*.score.y": None,
     "*.collect.features": need(
         JUNK
         + wrong(
@@ -265,16 +256,9 @@ RULES: dict[str, Arg | None] = {
         ),
         lambda: whence.features.extract(world.network(), (world.X(), world.y()), show_progress=False),
     ),
-    "*.explain.x": TWO_TESTS,
-    "*.explain.target": TWO_TARGETS,
     "*.explain.index": None,
-    "*.explain.usualness": None,
-    "Ensemble.explain.x": TESTS,
     "Ensemble.explain.truth": None,
     "Ensemble.explain.method": None,
-    "Ensemble.explain.target": None,
-    "*.explain_concepts.x": TWO_TESTS,
-    "*.explain_concepts.target": TWO_TARGETS,
     "*.explain_concepts.index": Arg(may(kinds.count(0, most=N - 1, none=True), "one"), lambda: None),
     "*.explain_concepts.concepts": Arg(
         JUNK
@@ -288,7 +272,6 @@ RULES: dict[str, Arg | None] = {
     "*.usualness.k": Arg(without(kinds.count(1, most=N - 1), "large"), lambda: 3),
     "quantile": Arg(kinds.number(0, 1), lambda: 0.9),
     "DualDA.usualness.training": need(kinds.matrix(), world.features),
-    "Effects.usualness.training": None,
     "DualDA.stability.features": TRAINING,
     "DualDA.stability.halves": Arg(FEW, lambda: 2),
     "DualDA.update.add": Arg(may(things.DATA, "failing"), lambda: (world.X(4), world.y(4))),
@@ -301,7 +284,6 @@ RULES: dict[str, Arg | None] = {
     "FeatureBank.of.task": Arg(JUNK, lambda: Classes(K)),
     "register.thing": need(JUNK, lambda: get("similarity")),
     "methods.get.name": need(kinds.choice(["dualda", "trak"]), lambda: "dualda"),
-    "methods.get.argument": None,
     "load.path": need(things.PATH, lambda: world.saved("dualda")),
     "load.model": need(without(things.MODEL, "None"), world.network),
     "load.data": Arg(may(things.DATA, *_names_of(things.DATA)), lambda: (world.X(), world.y())),
@@ -310,9 +292,6 @@ RULES: dict[str, Arg | None] = {
     "load.cache_dir": None,
     # the solver
     "svm.*.features": need(kinds.matrix(columns=False), world.features),
-    "svm.*.n_classes": Arg(may(kinds.count(2, none=True), "one"), lambda: K),
-    "svm.*.problem": None,
-    "svm.*.bias": Arg(kinds.FLAG, lambda: True),
     "svm.solve.C": need(kinds.number(), lambda: 0.1),
     "svm.solve.callback": Arg(without(things.FUNCTION, "too_few"), lambda: None),
     "svm.solve.warm_start": Arg(
@@ -363,13 +342,11 @@ RULES: dict[str, Arg | None] = {
         lambda: None,
     ),
     "Captum.method": need(things.FUNCTION, lambda: nn.Linear),
-    "Captum.options": None,
     "Rules.linear": Arg(RULE, lambda: "epsilon"),
     "Rules.convolution": Arg(RULE, lambda: "epsilon"),
     "Rules.first": Arg(kinds.choice(["epsilon", "plus", "flat", None]), lambda: None),
     "Rules.epsilon": Arg(kinds.number(least=True), lambda: 1e-6, True),
     "Rules.relative": None,
-    "Rules.name": None,
     "Rules.layers": Arg(LAYER_RULES, lambda: {"0": "flat"}),
     "Rules.operations": Arg(without(JUNK) + wrong(number=lambda v: 3), lambda: {"relu": "gradient"}),
     "Rules.with_layers.layers": need(LAYER_RULES + NONE, lambda: {"0": "flat"}),
@@ -381,7 +358,6 @@ RULES: dict[str, Arg | None] = {
     "Concepts.principal.features": PROBES,
     "Concepts.probe.positive": PROBES,
     "Concepts.probe.negative": need(kinds.matrix(rows=False), lambda: -world.features(6)),
-    "Concepts.activations.name": None,
     "Concepts.scores.test": need(kinds.numbers(rows=True, columns=False), lambda: world.features(1)[0]),
     "Concepts.scores.train": need(kinds.matrix(), lambda: world.features(B)),
     "Concepts.scores.lam": need(kinds.numbers(columns=False), lambda: np.ones(B)),
@@ -401,7 +377,6 @@ RULES: dict[str, Arg | None] = {
     ),
     "data.as_training_set.names": Arg(without(things.NAMES, "too_few", "too_many"), lambda: ["a", "b", "c"]),
     "data.as_training_set.task": None,
-    "features.extract.layers": None,
     "features.extract.cache_dir": None,
     "features.extract.task": None,
     "features.as_float32.features": need(
@@ -420,32 +395,25 @@ RULES: dict[str, Arg | None] = {
         NONE + JUNK + wrong(other=lambda v: world.fitted("dualda")), lambda: world.fitted("effects")
     ),
     "audit.values.y": need(kinds.labels(), lambda: world.y(B).numpy()),
-    "audit.novel_inputs.x": TWO_TESTS,
     "audit.novel_inputs.k": Arg(kinds.count(most=N - 1), lambda: 3),
     "audit.novel_inputs.training": TRAINING,
     "audit.novel_inputs.quantile": PART,
     "audit.shared_evidence.x": Arg(without(things.INPUTS, "none"), lambda: world.X(B)),
-    "audit.shared_evidence.test_features": None,
     "audit.shared_evidence.features": TRAINING,
     "audit.shared_evidence.target": need(things.target(whole=True), lambda: 1),
     "audit.shared_evidence.C": Arg(kinds.number(none=True), lambda: 0.01),
-    "audit.shared_evidence.n_directions": Arg(kinds.count(), lambda: 2),
     "audit.wrong_labels.features": TRAINING,
     "audit.wrong_labels.ranking": Arg(kinds.choice([*whence.audit.RANKINGS]), lambda: "slack"),
-    "audit.wrong_labels.n": Arg(kinds.count(none=True), lambda: 4),
     "*.to_csv.path": need(things.PATH, lambda: world.folder() / "a.csv"),
     "*.to_parquet.path": need(things.PATH, lambda: world.folder() / "a.parquet"),
     "*.to_html.path": Arg(without(things.PATH, "none"), lambda: world.folder() / "why.html"),
     "Trace.to_html.path": Arg(may(things.PATH, "none"), lambda: world.folder() / "t.html"),
     "Explanations.plot.test": Arg(may(kinds.count(0, most=1), "below"), lambda: 0),
-    "*.plot.input": None,
     # corpora and traces
     "documents": PLACES,
     "document": DOCUMENT,
     "Corpus.documents": need(DOCUMENTS + NONE, lambda: list(writers.TEXTS)),
     "Corpus.tokenizer": need(JUNK + NONE, writers.tokenizer),
-    "Corpus.length": Arg(kinds.count(2), lambda: 8),
-    "Corpus.titles": None,
     "Corpus.position.index": need(kinds.count(0), lambda: 3),
     "Corpus.more.documents": need(DOCUMENTS + NONE, lambda: ["the cat sat on the rug ."]),
     "Corpus.joined.corpora": need(
@@ -467,7 +435,6 @@ RULES: dict[str, Arg | None] = {
     "DualDA.trace.prompt": need(PROMPT + NONE, lambda: "the cat sat"),
     "DualDA.trace.continuation": Arg(PROMPT, lambda: " on the mat ."),
     "DualDA.trace.max_new_tokens": Arg(FEW, lambda: 3),
-    "DualDA.trace.bands": None,
     "DualDA.faithfulness_by_frequency.documents": Arg(DOCUMENTS, lambda: ["the cat sat on the rug ."]),
     "Trace.explain.token": need(without(kinds.count(0, most=1), "below"), lambda: 0),
     "Trace.without.features": None,
@@ -478,9 +445,6 @@ RULES: dict[str, Arg | None] = {
     ),
     "engine.using.engine": WHERE._replace(needed=True),
     "engine.limited.n": need(FEW_OR_NONE, lambda: 1),
-    "engine.results.title": None,
-    "engine.results.unit": None,
-    "Processes.n": Arg(kinds.count(none=True), lambda: 2),
     "Source.name": need((), lambda: "own"),
     "Source.read": MAKES,
     "Network.name": need((), lambda: "own"),
@@ -508,7 +472,6 @@ RULES: dict[str, Arg | None] = {
     "size": Arg(kinds.count(most=5), lambda: 2),
     "value": Arg(kinds.number(-np.inf), lambda: 1.0),
     "Word.word": need(WORD + odd(blank=lambda v: ""), lambda: "<a>"),
-    "studies.fixed_steps.steps": need(FEW, lambda: 2),
     "studies.fixed_steps.batch_size": need(without(kinds.count(), "huge"), lambda: 4),
     "studies.predict.model": need(
         may(
@@ -552,9 +515,7 @@ RULES: dict[str, Arg | None] = {
         lambda: {"a": 1},
     ),
     # flips
-    "*.flip.side": Arg(kinds.choice(["test", "train"]), lambda: "test"),
     "steps": need(FEW, lambda: 3),
-    "patch": Arg(kinds.count(), lambda: 2),
     "baseline": Arg(
         without(JUNK)
         + NONE
@@ -596,7 +557,6 @@ RULES: dict[str, Arg | None] = {
     "studies.shortcut_ap.scores": need(kinds.matrix(rows=False), world.scores),
     "studies.caught_pairs.scores": need(kinds.matrix(rows=False), world.scores),
     "studies.caught_pairs.poisoned_mask": need(kinds.mask(split=False), lambda: np.arange(N) % 4 == 0),
-    "pairs": Arg(kinds.count(), lambda: 2),
     "n_tests": need(kinds.count(), lambda: 2),
     "n_train": need(kinds.count(), lambda: 8),
     "m": need(kinds.count(), lambda: 3),
@@ -658,5 +618,4 @@ RULES: dict[str, Arg | None] = {
             "target": TWO_TARGETS,
         }.items()
     },
-    "studies.pair_flipping.side": Arg(kinds.choice(["test", "train"]), lambda: "test"),
 }

@@ -88,8 +88,14 @@ def _bank() -> Any:
     return whence.features.extract(world.network(), (world.X(), world.y()), show_progress=False)
 
 
+def _of_members() -> Ensemble:
+    members = Ensemble(world.made("dualda"), show_progress=False)
+    return members.fit([world.network(), world.network()], (world.X(), world.y()))
+
+
 OBJECTS: dict[str, Callable[[], Any]] = {
     **{name: lambda method=method: world.fitted(method) for name, method in METHOD_OF.items()},
+    "Ensemble.explain": _of_members,
     "DualDA.trace": writer,
     "DualDA.faithfulness_by_frequency": writer,
     "DualDA.update": lambda: world.made("dualda").fit(world.network(), (world.X(), world.y())),
@@ -164,6 +170,7 @@ USED: dict[str, Callable[..., Any]] = {
 """Calls whose result must be used, since what is wrong with an argument shows only then."""
 
 _LOOK_AT_INPUTS = ("GradDot", "GradCos", "TracIn", "TRAK", "EKFAC", "RandomAttributor", "Ensemble")
+_EXPLAIN = ("DualDA", "Effects", "Ensemble")
 REFUSE = {
     *(f"{name}.save" for name in ("TracIn", "RandomAttributor", "EKFAC")),
     "DualDA.score",  # without labels
@@ -193,7 +200,7 @@ def _scored(result: Any, args: dict[str, Any]) -> bool:
 
 
 def _ranked(result: Any, args: dict[str, Any]) -> bool:
-    shape = (_tests(args), min(N, args.get("k", 5)))
+    shape = (_tests(args), args.get("k", 5))
     return all(tuple(part.shape) == shape for side in result[:2] for part in side)
 
 
@@ -323,7 +330,8 @@ def _calls(name: str, thing: Any) -> Iterator[Call]:
         yield Call(name, lambda: _fit(owner), args)
         return
     args = arguments(name, target, homes)
-    function, refuses = _function(name, thing), name in REFUSE
+    function = _function(name, thing)
+    refuses = name in REFUSE or (method == "explain" and owner in METHOD_OF and owner not in _EXPLAIN)
     both = {"x", "features"} <= set(args) and inspect.signature(target).parameters["x"].default is None
     if not both or not (args["x"].needed and args["features"].needed):
         yield Call(name, function, args, refuses)
