@@ -138,15 +138,6 @@ def test_figure_of_effects_says_what_would_change(kind: str, output: str, name: 
     assert inside(figure)
 
 
-def test_effects_state_their_question_as_data() -> None:
-    record = json.loads(json.dumps(effects().to_dict()))
-    assert record["question"] == "would change"
-    assert record["effect"] == {"output": "logit", "surrogate": "softmax surrogate"}
-    assert (record["logit"], record["sums"]["total"]) == (7.0, 3.0)
-    assert record["proponents"][0]["score"] == 2.0
-    assert explanation().to_dict()["question"] == "made of"
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_scale_is_stated(kind: str) -> None:
     why = explanation(kind)
@@ -267,13 +258,6 @@ def test_lines_are_no_wider_than_the_column() -> None:
         assert all(a.x + a.width <= b.x for a, b in itertools.pairwise(line))
 
 
-def test_texts_are_measured_with_their_blanks() -> None:
-    canvas = Canvas(1, 1)
-    assert canvas.measure(" a ") == pytest.approx(canvas.measure("a") + 2 * canvas.measure(" "), abs=0.02)
-    assert canvas.measure(canvas.fit("a long name of a class", 0.5)) <= 0.5
-    assert canvas.fit("a\nb", 5) == "a b"
-
-
 def test_a_name_of_any_length_is_shortened_by_a_few_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
     canvas = Canvas(5, 5)
     words = "incomprehensibilities of a class"
@@ -301,12 +285,6 @@ def test_marked_text_can_be_read_and_images_vanish_where_nothing_is_relevant() -
     assert np.allclose(colours[0], rgb(ORANGE))
     assert np.allclose(colours[2], rgb(BLUE))
     assert colours[1].min() > 0.95
-
-
-def test_figure_of_an_explained_class_that_was_not_predicted() -> None:
-    found = texts(explanation(target=1, truth=None).plot())
-    assert "explained: dog" in found
-    assert not any(text.startswith("true label") for text in found)
 
 
 def test_figure_warns_where_surrogate_and_model_differ() -> None:

@@ -248,16 +248,6 @@ def test_every_sample_is_shown_plain_next_to_its_map_and_stands_in_the_page_once
     assert not Page(page_of("text")).every("input")
 
 
-def test_words_of_the_glossary_are_controls_that_show_their_meaning() -> None:
-    page = Page(page_of("grey", "text"))
-    controls = [control for control in page.every("button") if control["class"] == "term"]
-    listed = {meaning["id"] for meaning in page.every("dd")}
-    assert {control["aria-describedby"] for control in controls} <= listed
-    assert {"term-surrogate", "term-support-vector", "term-gap", "term-tau"} <= listed
-    assert all(control["data-meaning"] for control in controls)
-    assert all(control["type"] == "button" for control in controls)
-
-
 def test_a_long_text_has_a_headline_and_its_rest_is_folded() -> None:
     tokens = ("", "Profit", " up", "\n\nThe", *(f" word{i}" for i in range(60)), "")
     relevance = np.linspace(0, 1, len(tokens), dtype=np.float32)

@@ -150,6 +150,7 @@ def not_finite(value: Any, place: str = "result", depth: int = 0) -> str:
     elif isinstance(value, tuple | list) or type(value).__name__ == "Explanations":
         parts = {str(i): part for i, part in enumerate(value)}
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        parts = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        known = {field.name for field in dataclasses.fields(value)}  # which a method may compute when asked
+        parts = {name: part for name, part in vars(value).items() if name in known}
     found = (not_finite(part, f"{place}.{name}", depth + 1) for name, part in parts.items())
     return next((each for each in found if each), "")

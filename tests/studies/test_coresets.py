@@ -75,13 +75,6 @@ def test_of_classes_of_one_size_as_many_are_kept() -> None:
         assert kept[labels[kept] == c].tolist() == order[labels[order] == c][:3].tolist()
 
 
-def test_labels_must_fit_the_order() -> None:
-    with pytest.raises(InvalidInputError, match="labels"):
-        coreset(ORDER, 0.5, LABELS[:-1])
-    with pytest.raises(InvalidInputError, match="'order' must lie in"):
-        coreset(ORDER + 1, 0.5, LABELS)
-
-
 def test_an_order_by_worth_is_signed_and_draws_lots_among_equals() -> None:
     assert order_by([-3.0, 0.5, 2.0]).tolist() == [2, 1, 0]
     one, other = (order_by(np.zeros(50), seed).tolist() for seed in (0, 1))

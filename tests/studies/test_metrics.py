@@ -18,7 +18,6 @@ from tests.helpers.nets import mlp, train
 from whence import DualDA, engine
 from whence.errors import InvalidInputError, StoreError
 from whence.methods import get
-from whence.metrics.arrays import numbers
 from whence.metrics.comparison import ties_of_runs
 from whence.metrics.scores import mislabeling_placements
 from whence_studies import (
@@ -66,12 +65,6 @@ def test_identical_class(metric) -> None:
     many = np.mean([metric(random_scores(T, N, seed), TESTS, TRAIN).mean() for seed in range(20)])
     # Each of 20 · T tests draws 5 without replacement, so its variance is at most p (1 − p)/5.
     assert abs(many - shares.mean()) < 4 * math.sqrt(np.mean(shares * (1 - shares)) / 5 / T / 20)
-
-
-def test_identical_class_takes_tensors_and_any_precision() -> None:
-    scores = torch.from_numpy(SAME).half()
-    assert identical_class(scores, torch.from_numpy(TESTS), torch.from_numpy(TRAIN)).mean() == 1
-    assert identical_class(scores.bfloat16(), TESTS, TRAIN).mean() == 1
 
 
 def test_equal_scores_count_as_if_drawn_by_lot() -> None:
@@ -422,12 +415,6 @@ def test_representer_points_made_sparse(case) -> None:
         sparsified(alpha, [91, 1, 1])
 
 
-def test_training_features_without_a_column_are_no_features_with_a_constant() -> None:
-    features, head = np.ones((4, 6)), (np.ones((3, 6)), np.zeros(3))
-    with pytest.raises(InvalidInputError, match=r"'train_features' must have shape \(4, 6\). Got \(4, 5\)"):
-        sparsified_faithfulness(np.ones((4, 3)), [4] * 3, features[:, :5], head, features, bias=True)
-
-
 def test_the_random_attributor_keeps_the_contract(case) -> None:
     model, x, y, _ = case
     explainer = RandomAttributor(seed=3).fit(model, (x, y))
@@ -520,10 +507,3 @@ assert cost.peak_bytes is None or 36_000_000 < cost.peak_bytes < 120_000_000, co
 def test_what_is_wrong_is_said(call, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         call()
-
-
-def test_a_bad_score_is_named_wherever_it_is() -> None:
-    scores = np.zeros((3, 4))
-    scores[2, 1] = np.inf
-    with pytest.raises(InvalidInputError, match=r"Got inf at \(2, 1\)"):
-        numbers("scores", scores, (None, None))

@@ -16,7 +16,7 @@ from whence.errors import InvalidInputError
 from whence.metrics import comparison
 from whence.metrics.coreset import loss_of, weighted_mean
 from whence_studies import Case, Curves, Metric, Numbers
-from whence_studies.report import charts, page
+from whence_studies.report import page
 from whence_studies.report.labels import Box, place_labels
 from whence_studies.report.summary import ResultSummary
 from whence_studies.report.sweep import SweptResults
@@ -117,19 +117,6 @@ def test_wrong_labels_have_ties_and_intervals() -> None:
         pytest.approx(values[0].mean() - 1.96 * error),
         pytest.approx(values[0].mean() + 1.96 * error),
     )
-
-
-def test_the_page_says_how_ties_are_told() -> None:
-    html = page.render_page(made())
-    assert "bootstrap over the wrong labels" in html
-    assert "2 training seeds, the same for all methods" in html
-    one = ResultSummary(made({"coreset": {"seeds": 1}, "pruning": {"seeds": 1}}))
-    assert one.judged() == [
-        (
-            "one training seed: differences cannot be judged",
-            ["Coreset, smallest", "Coreset, mean", "Pruning, smallest", "Pruning, mean"],
-        )
-    ]
 
 
 def test_results_without_single_values_have_no_ties() -> None:
@@ -244,16 +231,6 @@ def test_a_lonely_label_stands_beside_its_point() -> None:
     assert box.right < 190
     (box,) = place_labels([(150.0, 199.0)], [1e3], Box(0, 0, 200, 200))
     assert (box.left, box.right) == (0, 200)
-
-
-def test_marks_of_logarithmic_axes_are_powers() -> None:
-    axis = charts.powers([1e-9, 100.0])
-    assert [axis.written(mark) for mark in axis.marks] == ["10⁻⁹", "10⁻⁶", "10⁻³", "1"]
-
-
-def test_ranges_of_equal_values() -> None:
-    everything = [1e-9, 1e-6, 1e-3, 1.0, 10.0]
-    assert page._ranges([1e-9, 1e-6, 1.0], everything) == "1e−9 to 1e−6, 1"
 
 
 def test_swept_methods_are_retrained_at_fewer_fractions_and_counted() -> None:

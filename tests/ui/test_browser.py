@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from tests.helpers.browsing import CHROMIUM, PATIENCE, expect, no_sideways_scrolling, served
-from tests.helpers.explored import HOSTILE, M, picture_project, pictures, text_project, value_project
+from tests.helpers.explored import HOSTILE, M, picture_project, pictures, text_project
 from tests.helpers.explored import texts as texts_of
 from whence.core import progress
 from whence.project import Project
@@ -462,17 +462,6 @@ def test_a_report_without_scripts(visit: Any, report: str, explorer: Explorer) -
     assert box["width"] <= 380
 
 
-@pytest.mark.parametrize("which", ["live", "report"])
-@pytest.mark.parametrize("width", [380, 1024, 1920])
-def test_nothing_is_cut_off(visit: Any, which: str, width: int, request: pytest.FixtureRequest) -> None:
-    page = visit(request.getfixturevalue(which), width)
-    no_sideways_scrolling(page)
-    for tab, ready in (("audit", ".queue > li[data-index]"), ("classes", "#classes section")):
-        page.click(f"#tab-{tab}")
-        page.wait_for_selector(ready)
-        no_sideways_scrolling(page)
-
-
 def test_nothing_jumps_while_an_explanation_comes(visit: Any, live: str) -> None:
     page = visit(live)
     parts = (".top figure .picture", ".card .picture", "#pair .picture", ".charts", "#tests")
@@ -611,11 +600,3 @@ def test_texts(visit: Any, tmp_path: Path) -> None:
         for width in (380, 1920):
             page.set_viewport_size({"width": width, "height": 900})
             no_sideways_scrolling(page)
-
-
-def test_values(visit: Any) -> None:
-    with served(Explorer(value_project())) as address:
-        page = visit(f"{address}#test=0", 380)
-        expect(page.locator(".top figure .bars span")).to_have_count(5)
-        assert page.locator("#own-image, #own-text").first.is_hidden()
-        no_sideways_scrolling(page)

@@ -39,9 +39,7 @@ from whence import DualDA, Effects
 from whence.audit import novel_inputs, wrong_labels
 from whence.core import progress
 from whence.errors import InvalidInputError, WhenceError
-from whence.explanation import Sample
 from whence.features import FeatureBank
-from whence.pages.pictures import as_small_view
 from whence.project import Project
 from whence.ui import pages, server, uploads
 from whence.ui.explorer import Explorer
@@ -388,13 +386,6 @@ def test_mistaken_questions_are_reported_in_the_stream(client: Any, question: An
 
 
 @pytest.mark.parametrize(
-    "question", [{}, {"test": -1}, {"test": 0, "more": 1}, {"test": 0, "remove": [0] * 1001}]
-)
-def test_questions_of_another_form(client: Any, question: Any) -> None:
-    assert client.post("/api/whatif", json=question, headers=POST).status_code == 422
-
-
-@pytest.mark.parametrize(
     ("body", "message"),
     [
         (b'{"test": NaN}', "finite"),
@@ -480,14 +471,6 @@ def test_a_picture_for_a_model_of_values_and_of_unknown_scale() -> None:
     scaled = Explorer(project(network(), (4 * x - 2, y), pictures(M, 1)))
     with pytest.raises(InvalidInputError, match="scaled in a way"):
         uploads.image_input(scaled, np.zeros((4, 4, 3), np.uint8))
-
-
-def test_values() -> None:
-    explorer = Explorer(value_project())
-    found = get(connect(explorer), "/api/tests/1/explanation?k=2")
-    assert len(found["sample"]["values"]) == 5
-    why = explorer.project.explain([1], 2)[0]
-    np.testing.assert_allclose(found["pairs"][0]["test_map"]["values"], why.pairs[0].test_map, rtol=1e-4)
 
 
 def test_texts() -> None:
@@ -653,15 +636,3 @@ def test_a_report_needs_nothing_else(explorer: Explorer) -> None:
     assert not re.search(r"^(import|export)\b", pages.bundle(), re.MULTILINE)
     with pytest.raises(InvalidInputError, match="'tests'"):
         pages.report_page(explorer, [M])
-
-
-def test_small_pictures_of_large_ones() -> None:
-    image = np.zeros((300, 200, 3), np.float32)
-    image[:150] = 1
-    found = as_small_view(Sample(image=image))
-    assert (found["width"], found["height"]) == (64, 96)
-    shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(found["src"].split(",")[1]))))
-    assert (shown[:48] == 255).all()
-    assert (shown[48:] == 0).all()
-    assert as_small_view(Sample(image=image[:, :, 0]))["width"] == 64
-    assert as_small_view(Sample(tokens=("x",) * 500))["tokens"] == ["x"] * 96 + [" …"]
