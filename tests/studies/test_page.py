@@ -148,16 +148,6 @@ def test_the_sweep_compares_losses_at_what_all_methods_share() -> None:
     assert smallest.best[0][1] == max(value for _, value in smallest.points)
 
 
-def test_the_page_shows_where_dualda_is_best() -> None:
-    html = page.render_page(made())
-    table = html.split("Where DualDA is best")[1].split("</table>")[0]
-    assert [re.sub("<.*?>", " ", row).split()[0] for row in table.split("<tr>")[2:]] == [
-        "Mislabeling", "Coreset,", "Coreset,", "Pruning,", "Pruning,",
-    ]  # fmt: skip
-    row = table.split("<tr>")[2]
-    # Wrong labels are found best by the last value, better than by any other method.
-    assert "<td>10</td>" in row
-    assert "<td>TracIn</td>" in row
 
 
 def test_nothing_is_unescaped_and_every_figure_is_well_formed() -> None:

@@ -20,7 +20,6 @@ from whence.core.cache import Cache
 from whence.errors import InvalidInputError, StoreError
 from whence.methods import GradDot
 from whence.metrics.coreset import loss_of
-from whence_studies import command
 from whence_studies.report import charts, page, summary
 from whence_studies.scenes import datasets, networks
 from whence_studies.scenes.training import Recipe, Trainer
@@ -378,13 +377,6 @@ def test_ranks_and_ties_by_hand() -> None:
     )
 
 
-def test_a_dry_run_only_counts(tmp_path: Path) -> None:
-    said = list[str]()
-    assert command.run("tiny", None, tmp_path / "out", dry_run=True, say=said.append) == []
-    assert "Estimate" in said[-1]
-    assert not (tmp_path / "out").exists()
-    with pytest.raises(InvalidInputError, match=r"'methods' must be one of .*dualda.*'nothing'"):
-        command.run("tiny", None, tmp_path, ["nothing"], dry_run=True, say=said.append)
 
 
 def test_axes_hold_their_values() -> None:

@@ -232,11 +232,6 @@ def test_pairs_by_pointer_by_buttons_and_by_keys(visit: Any, live: str) -> None:
     expect(pair).to_have_text("Pair 2 of 10")
 
 
-def test_a_tap_shows_a_pair(visit: Any, live: str) -> None:
-    page = visit(live, 380, has_touch=True, is_mobile=True)
-    page.locator(".card button").nth(3).tap()
-    expect(page.locator("#pair h3")).to_have_text("Pair 4 of 10")
-    expect(page.locator("#pair")).to_be_in_viewport()
 
 
 def test_concepts(visit: Any, live: str) -> None:
@@ -548,33 +543,6 @@ def test_hostile_names_are_shown_as_they_are(visit: Any, tmp_path: Path) -> None
             assert page.locator("main script, main img[src='x']").count() == 0
 
 
-@pytest.mark.parametrize("width", [380, 1280])
-def test_names_of_classes_of_any_length(visit: Any, explorer: Explorer, width: int) -> None:
-    def height(page: Any) -> float:
-        return float(page.evaluate("document.documentElement.scrollHeight"))
-
-    with served(explorer) as address:
-        heights = {tab: 0.0 for tab in ("explore", "audit", "classes")}
-        page = visit(f"{address}#test=0", width)
-        for tab in heights:
-            page.click(f"#tab-{tab}")
-            expect(page.locator(f"#{tab} img, #{tab} canvas").first).to_be_visible()
-            heights[tab] = height(page)
-    for letters in (60, 1000):
-        names = tuple(name * (letters // len(name)) for name in ("bar", "wort", "Rahmen"))
-        with served(Explorer(picture_project(names=names))) as address:
-            page = visit(f"{address}#test=0", width)
-            for tab in heights:
-                page.click(f"#tab-{tab}")
-                expect(page.locator(f"#{tab} img, #{tab} canvas").first).to_be_visible()
-                no_sideways_scrolling(page)
-                assert height(page) < 2.5 * heights[tab]
-            whole = page.locator("#classes h3").first.inner_text()
-            if letters == 1000:
-                assert whole == names[0][:40] + "…" + names[0][-19:]
-                assert page.locator("#classes h3 span").first.get_attribute("title") == names[0]
-            else:
-                assert whole == names[0]
 
 
 def test_texts(visit: Any, tmp_path: Path) -> None:
