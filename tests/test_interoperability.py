@@ -42,5 +42,3 @@ def test_the_examples_run(
                 ran += 1
     assert ran == 7
     assert (tmp_path / "labels.parquet").exists()
-
-

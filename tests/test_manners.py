@@ -122,8 +122,6 @@ def test_results_are_shown_in_a_line_and_in_a_notebook() -> None:
         check_shown(thing)
 
 
-
-
 def test_text_is_escaped_and_long_text_cut() -> None:
     html = table(EVIL, {EVIL: EVIL}, {EVIL: [EVIL, "a\x1b[31m"]})
     assert "<script" not in html

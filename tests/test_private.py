@@ -109,5 +109,3 @@ class A(B):
 def _here(_): pass
 """
     assert list(private_reads(good)) == []
-
-

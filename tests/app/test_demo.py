@@ -65,8 +65,6 @@ def test_choice_follows_its_rules():
     assert chosen == ["clear", "contested"]
 
 
-
-
 def test_refused_before_any_training(tmp_path, monkeypatch):
     monkeypatch.setattr(sample, "train", lambda *a, **k: pytest.fail("trained first"))
     (tmp_path / "file").touch()

@@ -76,8 +76,6 @@ def test_a_method_is_measured(folder: Path, fake: str) -> None:
     assert measured["versions"]["numpy"] == np.__version__
 
 
-
-
 def test_a_method_may_answer_another_question(folder: Path, fake: str) -> None:
     measured, scores = worker.measure(folder, "bbc", fake, "Silent", 20, 5)
     assert scores is None
@@ -88,8 +86,6 @@ def test_a_failure_is_told(folder: Path, tmp_path: Path) -> None:
     row = contract.Row("missing", Products)
     found = attempt(Path(sys.executable), folder, "bbc", "whence", row, 20, 5, tmp_path / "out", 60.0)
     assert "StopIteration" in found["error"]
-
-
 
 
 SMALL = {"n": 100, "tests": 10, "caching": 2.0, "explaining": 1.0, "bytes": 50, "peak": 10**9}
@@ -115,9 +111,3 @@ def test_figures_are_scaled_on_the_line_through_two_sizes() -> None:
     per_test = scaled(found, SMALL, contract.Row("r", Products, per_test=True), 1_000, 20)
     assert per_test["explaining"] == 10.0  # of one number of tests there is no line
     assert scaled(SMALL, SMALL, contract.Row("r", Products), 100, 10)["whole"]
-
-
-
-
-
-

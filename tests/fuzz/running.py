@@ -84,10 +84,12 @@ def _arguments(call: Call, rng: np.random.Generator) -> tuple[dict[str, Any], li
 
 
 def _judged(call: Call, args: dict[str, Any], wrong: bool, left_out: bool) -> tuple[str, str]:
+    with quiet():
+        function = call.function()  # which may fit something first
     try:
         with limited(SECONDS), warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            result = call.function()(**args)
+            result = function(**args)
     except WhenceError as error:
         return "refused", f"{type(error).__name__}: {error}"
     except UserError as error:

@@ -155,8 +155,6 @@ def test_each_way_to_choose_counts_once_where_there_are_few_shares() -> None:
     assert smallest == ["Coreset, smallest", "Pruning, smallest"]
 
 
-
-
 def test_protocols_without_orders_have_no_methods_by_value() -> None:
     assert any(method.by_value for method in protocol.load("study-mnist-coresets").methods)
     assert not any(method.by_value for method in protocol.load("study-mnist").methods)

@@ -142,8 +142,6 @@ def test_what_methods_cost_is_told_per_output_and_model(found: Results) -> None:
     assert shown.seconds(method) == found.select("lds", "graddot", "cpu_seconds")[0].value
 
 
-
-
 def test_the_default_has_the_rows_of_a_single_model_and_logits(out: Path, found: Results) -> None:
     single = made(tables(), out)
     assert {row.metric for row in single.rows} == {"lds", "resources", "scene", "tuning"}
@@ -154,8 +152,6 @@ def test_the_default_has_the_rows_of_a_single_model_and_logits(out: Path, found:
     assert [row.value for row in each] == [row.value for row in first]
     assert {row.note for row in each} == {""}
     assert "explained model" not in ResultSummary(single).judged()[0][0]
-
-
 
 
 def test_the_plan_counts_explained_models_and_fits() -> None:

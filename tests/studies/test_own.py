@@ -237,10 +237,6 @@ def test_a_metric_of_the_extended_protocol_is_left_out(tmp_path: Path) -> None:
     assert set(protocol.load("tiny").metrics) - set(protocol.load(mine).metrics) == {"shortcut"}
 
 
-
-
-
-
 HALVES = """
 import numpy as np
 from whence_studies import Metric, subset

@@ -148,8 +148,6 @@ def test_the_sweep_compares_losses_at_what_all_methods_share() -> None:
     assert smallest.best[0][1] == max(value for _, value in smallest.points)
 
 
-
-
 def test_nothing_is_unescaped_and_every_figure_is_well_formed() -> None:
     html = page.render_page(made(data="mnist"))
     assert "<b>" not in html

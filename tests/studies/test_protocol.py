@@ -377,8 +377,6 @@ def test_ranks_and_ties_by_hand() -> None:
     )
 
 
-
-
 def test_axes_hold_their_values() -> None:
     for values in ([0.3, 0.31], [-2.0, 5.0], [7.0], [0.0]):
         axis = charts.linear(values)

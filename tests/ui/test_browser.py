@@ -232,8 +232,6 @@ def test_pairs_by_pointer_by_buttons_and_by_keys(visit: Any, live: str) -> None:
     expect(pair).to_have_text("Pair 2 of 10")
 
 
-
-
 def test_concepts(visit: Any, live: str) -> None:
     page = visit(live)
     page.click("#pair-concepts")
@@ -541,8 +539,6 @@ def test_hostile_names_are_shown_as_they_are(visit: Any, tmp_path: Path) -> None
             assert labels <= {HOSTILE[0], HOSTILE[1], "'" + HOSTILE[2]}
             assert len(labels) > 1
             assert page.locator("main script, main img[src='x']").count() == 0
-
-
 
 
 def test_texts(visit: Any, tmp_path: Path) -> None:

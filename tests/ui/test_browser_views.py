@@ -181,12 +181,6 @@ def test_the_address_keeps_what_is_asked(visit: Any, home: str, explorer: Explor
     expect(shared.locator(".basket li")).to_have_text(["“4-6.” labelled bar ×", "#5 as dot ×", "#7 as dot ×"])
 
 
-
-
-
-
-
-
 @pytest.mark.parametrize("width", [380, 768, 1920])
 def test_views_fit_the_window(visit: Any, home: str, width: int) -> None:
     for view, ready in VIEWS.items():

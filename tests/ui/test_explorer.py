@@ -8,7 +8,6 @@ import json
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
+from tests.helpers.browsing import Page
 from tests.helpers.explored import (
     HOSTILE,
     NAMES,
@@ -490,7 +490,7 @@ def test_texts() -> None:
     assert own.json()["logit"] == pytest.approx(stored["logit"], rel=1e-4)
     assert len(stored["pairs"][0]["test_map"]["values"]) == len(stored["sample"]["tokens"])
     page = pages.report_page(explorer, [0, 1], n_audit=3)
-    assert json.loads(Elements(page).data)["rows"][0]["sample"]["kind"] == "text"
+    assert json.loads(Page(page).data)["rows"][0]["sample"]["kind"] == "text"
 
 
 @pytest.mark.parametrize(
@@ -582,35 +582,12 @@ def test_parallel_answers_equal_serial_ones(client: Any) -> None:
     assert parallel == serial
 
 
-class Elements(HTMLParser):
-    """The elements of a page, and the text inside the one with the data."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.data, self.text, self._in = "", "", ""
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        self._in = dict(attrs).get("id") or tag
-
-    def handle_endtag(self, tag: str) -> None:
-        self._in = ""
-
-    def handle_data(self, data: str) -> None:
-        if self._in == "data":
-            self.data += data
-        elif self._in not in ("script", "style"):
-            self.text += data
-
-
 def test_hostile_names_stay_text(hostile: Explorer, explorer: Explorer) -> None:
     for evil, plain in (
         (pages.live_page(hostile), pages.live_page(explorer)),
         (pages.report_page(hostile, [0, 1]), pages.report_page(explorer, [0, 1])),
     ):
-        found, like = Elements(evil), Elements(plain)
+        found, like = Page(evil), Page(plain)
         assert [tag for tag, _ in found.tags] == [tag for tag, _ in like.tags]
         assert not any(name.startswith("on") for _, attributes in found.tags for name in attributes)
         assert hostile.project.path.stem in found.text
@@ -623,7 +600,7 @@ def test_hostile_names_stay_text(hostile: Explorer, explorer: Explorer) -> None:
 
 def test_a_report_needs_nothing_else(explorer: Explorer) -> None:
     html = pages.report_page(explorer, [3, 1], k=2, n_audit=4)
-    found = Elements(html)
+    found = Page(html)
     assert not any(name in ("src", "srcset", "action") for _, attributes in found.tags for name in attributes)
     links = [attributes["href"] for _, attributes in found.tags if "href" in attributes]
     assert links == ["data:,", "#explanation"]

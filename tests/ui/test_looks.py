@@ -116,8 +116,6 @@ def test_what_words_mean_is_shown_to_pointers_and_keys(visit: Any, tmp_path: Pat
         assert "relative to its objective" in other.evaluate(shown)
 
 
-
-
 def test_texts_have_headlines_and_a_function_hides_no_tokeniser(visit: Any) -> None:
     pytest.importorskip("transformers")
 
