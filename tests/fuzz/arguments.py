@@ -236,11 +236,7 @@ RULES: dict[str, Arg | None] = {
     ),
     "Ensemble.fit.model": need(
         without(things.MODEL, "one output")
-        + wrong(
-            empty=lambda v: [],
-            other=lambda v: [world.network(), nn.Linear(4, 5)],
-            number=lambda v: 3,
-        ),
+        + wrong(empty=lambda v: [], other=lambda v: [world.network(), nn.Linear(4, 5)], number=lambda v: 3),
         lambda: [world.network(), world.network()],
     ),
     # what a fitted method is asked
@@ -474,15 +470,7 @@ RULES: dict[str, Arg | None] = {
     "Word.word": need(WORD + odd(blank=lambda v: ""), lambda: "<a>"),
     "studies.fixed_steps.batch_size": need(without(kinds.count(), "huge"), lambda: 4),
     "studies.predict.model": need(
-        may(
-            things.MODEL,
-            "one output",
-            "lazy",
-            "scripted",
-            "quantised",
-            "no linear",
-            "three dimensions",
-        ),
+        may(things.MODEL, "one output", "lazy", "scripted", "quantised", "no linear", "three dimensions"),
         world.network,
     ),
     "studies.predict.data": need(
