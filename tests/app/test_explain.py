@@ -74,7 +74,7 @@ def test_how_typical_a_test_is_stands_below_its_samples(fitted: Path) -> None:
     said = run("attribute", "x.whence", "--tests", "1").stdout
     assert found["typicality"]["heading"] in said
     assert len(found["typicality"]["neighbours"]) == 5
-    assert f"Nearest to training samples {found['usual']['neighbours'][0]['index']} (" in said
+    assert f"Nearest to training samples {found['typicality']['neighbours'][0]['index']} (" in said
 
 
 def test_explain_writes_a_page_figures_and_data(fitted: Path) -> None:
