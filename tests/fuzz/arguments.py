@@ -187,6 +187,8 @@ RULES: dict[str, Arg | None] = {
     ),
     "remove": Arg(things.INDICES, lambda: [1, 2]),
     "relabel": Arg(things.RELABEL, lambda: {0: 1}),
+    "*.effect_of.remove": need(things.INDICES, lambda: [1, 2]),
+    "*.first_order.remove": need(things.INDICES, lambda: [1, 2]),
     "training_features": TRAINING,
     "engine": WHERE,
     "threads": Arg(FEW_OR_NONE, lambda: 1),
