@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 import whence
 from tests.helpers.nets import mlp
 from whence.errors import InvalidInputError, ModelError, NotFittedError, WhenceError
-from whence.features import FeatureBank
+from whence.features import FeatureBank, extract
 from whence.methods import get, names
 from whence.tasks import Classes
+from whence_studies import predict
 
 METHODS = names()
 
@@ -55,6 +57,12 @@ def refused(message: str, kind: type[WhenceError] = InvalidInputError) -> Any:
     return pytest.raises(kind, match=message)
 
 
+def quietly(make: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return make()
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_labels_given_apart_must_be_labels_of_inputs(method: str) -> None:
     X, y = data()
@@ -69,42 +77,19 @@ def test_labels_given_apart_must_be_labels_of_inputs(method: str) -> None:
             get(method)().fit(network(), X, y[:5])
 
 
-def quantised() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return torch.ao.quantization.quantize_dynamic(network(), {nn.Linear})
-
-
-def exported() -> Any:
-    return torch.export.export(network(), (data()[0],))
-
-
-def scripted() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return torch.jit.script(network())
-
-
-def traced() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return torch.jit.trace(network(), data()[0])
-
-
-def of_sklearn() -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    X, y = data()
-    return LogisticRegression().fit(X.numpy(), y.numpy())
-
-
-MODELS = {
-    "scripted": (scripted, "scripted"),
-    "traced": (traced, "scripted"),
-    "quantised": (quantised, "quantised"),
-    "exported": (exported, "ExportedProgram.*the nn.Module that was exported"),
-    "exported module": (lambda: exported().module(), "exported"),
-    "scikit-learn": (of_sklearn, "nn.Module.*LogisticRegression.*FeatureBank"),
+MODELS: dict[str, tuple[Any, str]] = {
+    "scripted": (lambda: quietly(lambda: torch.jit.script(network())), "scripted"),
+    "traced": (lambda: quietly(lambda: torch.jit.trace(network(), data()[0])), "scripted"),
+    "quantised": (
+        lambda: quietly(lambda: torch.ao.quantization.quantize_dynamic(network(), {nn.Linear})),
+        "quantised",
+    ),
+    "exported": (
+        lambda: torch.export.export(network(), (data()[0],)),
+        "ExportedProgram.*the nn.Module that was exported",
+    ),
+    "exported module": (lambda: torch.export.export(network(), (data()[0],)).module(), "exported"),
+    "scikit-learn": (LogisticRegression, "nn.Module.*LogisticRegression.*FeatureBank"),
     "function": (lambda: lambda x: x, "nn.Module.*function"),
     "class": (lambda: nn.Linear, "nn.Module.*the class Linear.*instance"),
     "none": (lambda: None, "nn.Module.*NoneType"),
@@ -123,134 +108,115 @@ def test_what_is_no_model_to_explain_is_refused_by_what_it_is(kind: str, method:
         get(method)(show_progress=False).fit(make(), data())
 
 
-@pytest.mark.parametrize("call", ["extract", "predict", "load"])
-def test_functions_of_a_model_refuse_what_is_none(call: str, fitted: whence.DualDA, tmp_path: Any) -> None:
-    from whence.features import extract
-    from whence_studies import predict
-
-    fitted.save(tmp_path / "explainer.whence")
-    calls: dict[str, Any] = {
-        "extract": lambda: extract(of_sklearn(), data()),
-        "predict": lambda: predict(of_sklearn(), data()),
-        "load": lambda: whence.load(tmp_path / "explainer.whence", of_sklearn()),
-    }
-    with refused("nn.Module.*LogisticRegression", ModelError):
-        calls[call]()
+def test_functions_of_a_model_refuse_what_is_none(fitted: whence.DualDA, tmp_path: Any) -> None:
+    path = tmp_path / "explainer.whence"
+    fitted.save(path)
+    for call in (lambda m: extract(m, data()), lambda m: predict(m, data()), lambda m: whence.load(path, m)):
+        with refused("nn.Module.*LogisticRegression", ModelError):
+            call(LogisticRegression())
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
-@pytest.mark.parametrize("device", ["cuda", "cuda:7", torch.device("cuda"), "xpu", "nonsense", 3.5, ""])
-def test_a_device_that_is_not_there_is_refused(device: Any) -> None:
-    with refused("'device' must be.*cpu"):
-        explainer(device=device).fit(network(), data())
-    with refused("'device' must be.*cpu"):
-        explainer(device=device).fit(features=FeatureBank.of(*data()))
+X, Y = data()
+ARRAYS = FeatureBank.of
+LARGE = np.where(np.arange(24) == 3, np.uint64(2**64 - 1), Y.numpy().astype(np.uint64))
+COMPLEX = "'features' must hold real numbers.*complex64"
+INPUTS_ALONE = "(?s)takes one input.*got 2|x alone"
+NO_DEVICE = [] if torch.cuda.is_available() else ["cuda", "cuda:7", torch.device("cuda")]
+
+CALLS: list[tuple[str, Any, list[Any]]] = [
+    # message, call of a fitted explainer and a value, values
+    (
+        "'device' must be.*cpu",
+        lambda e, device: explainer(device=device).fit(network(), data()),
+        [*NO_DEVICE, "xpu", "nonsense", 3.5, ""],
+    ),
+    (
+        "'device' must be.*cpu",
+        lambda e, device: explainer(device=device).fit(features=ARRAYS(X, Y)),
+        ["nonsense"],
+    ),
+    *(
+        ("'target' must", call, ["bee", ["bee"] * 3, 1.0, [0.0, 1.0, 2.0], np.array([2**63] * 3, np.uint64)])
+        for call in (
+            lambda e, target: e.attribute(X[:3], target),
+            lambda e, target: e.top_k(X[:3], 2, target),
+            lambda e, target: e.explain(X[:3], target=target),
+            lambda e, target: e.explain_concepts(X[:3], target=target),
+        )
+    ),
+    (
+        INPUTS_ALONE,
+        lambda e, call: getattr(e, call)((X, Y)),
+        ["faithfulness", "attribute", "top_k", "predict"],
+    ),
+    (
+        "(?s)batch",
+        lambda e, x: explainer().fit(image_network(), images()).attribute(x),
+        [images()[0][0], images()[0][0, 0], images()[0][0].numpy()],
+    ),
+    (
+        r"(?s)uint8.*float",
+        lambda e, x: explainer().fit(image_network(), x),
+        [((images()[0]).byte(), images()[1])],
+    ),
+    (
+        r"(?s)uint8.*float",
+        lambda e, x: explainer().fit(image_network(), images()).attribute(x),
+        [images()[0].byte()],
+    ),
+    ("18446744073709551615", lambda e, y: explainer().fit(network(), (X, y)), [LARGE]),
+    ("18446744073709551615", lambda e, y: explainer().fit(features=ARRAYS(X, y)), [LARGE]),
+    ("18446744073709551615", lambda e, y: whence.svm.solve(X.numpy(), y, C=0.1), [LARGE]),
+    (
+        "'labels' must be below n_classes = 3. Got 1000000|'labels'.*1,000,001.*n_classes",
+        lambda e, task: explainer().fit(
+            features=ARRAYS(X, np.where(np.arange(24) == 5, 10**6, Y), task=task)
+        ),
+        [None, Classes(3)],
+    ),
+    *(
+        (COMPLEX, lambda e, f, call=call: getattr(e, call)(features=f), [features().to(torch.complex64)])
+        for call in ("attribute", "predict", "faithfulness")
+    ),
+    (COMPLEX, lambda e, f: explainer().fit(features=ARRAYS(f, Y)), [X.to(torch.complex64)]),
+    ("complex", lambda e, x: explainer().fit(network(), (x, Y)), [X.to(torch.complex64)]),
+    (
+        "'relabel' must",
+        lambda e, relabel: e.what_if(features(), relabel=relabel),
+        [{0: 1.5}, {0.5: 1}, {0: "1"}, {0: None}, {"0": 1}, [0, 1], {0: 3}, {0: -1}],
+    ),
+    (
+        "'remove' must",
+        lambda e, remove: e.what_if(features(), remove=remove),
+        [[0.5], ["a"], 3, [24], [-1], [None]],
+    ),
+    (
+        "'class_names' must",
+        lambda e, names: explainer().fit(network(), data(), class_names=names),
+        [["a", "b"], ["a", "b", "c", "d"], "abc", [1, 2, 3], ["a", "a", "b"], 3],
+    ),
+]
 
 
 @pytest.mark.parametrize(
-    "target", ["bee", ["bee"] * 3, 1.0, [0.0, 1.0, 2.0], np.array([2**63] * 3, np.uint64)]
+    ("message", "call", "value"),
+    [(message, call, value) for message, call, values in CALLS for value in values],
 )
-def test_a_target_that_is_no_class_is_refused(target: Any, fitted: whence.DualDA) -> None:
-    X, _ = data()
-    for call in (fitted.attribute, fitted.explain, fitted.explain_concepts):
-        with refused("'target' must"):
-            call(X[:3], target=target)
-    with refused("'target' must"):
-        fitted.top_k(X[:3], 2, target)
+def test_what_makes_no_sense_is_refused(message: str, call: Any, value: Any, fitted: whence.DualDA) -> None:
+    with refused(message, WhenceError):
+        call(fitted, value)
 
 
 def test_a_target_may_be_any_integer_type(fitted: whence.DualDA) -> None:
-    X, _ = data()
     expected = fitted.attribute(X[:3], 1)
-    for target in (
-        np.uint64(1),
-        torch.tensor(1, dtype=torch.uint8),
-        np.array([1, 1, 1], np.uint16),
-        [1, 1, 1],
-    ):
+    for target in (np.uint64(1), torch.tensor(1, dtype=torch.uint8), np.array([1] * 3, np.uint16), [1, 1, 1]):
         assert torch.equal(fitted.attribute(X[:3], target), expected)
 
 
-def test_inputs_with_labels_are_refused_where_inputs_alone_are_wanted(fitted: whence.DualDA) -> None:
-    X, y = data()
-    for call in (fitted.faithfulness, fitted.attribute, fitted.top_k, fitted.predict):
-        with refused("(?s)takes one input.*got 2|x alone", WhenceError):
-            call((X, y))
-
-
-def test_a_single_image_without_its_batch_is_refused() -> None:
-    X, y = images()
-    found = explainer().fit(image_network(), (X, y))
-    for x in (X[0], X[0, 0], X[0].numpy()):
-        with refused("(?s)batch", WhenceError):
-            found.attribute(x)
-
-
-def test_bytes_for_a_model_of_floats_are_refused_with_the_remedy() -> None:
-    X, y = images()
-    raw = (X * 255).byte()
-    with refused(r"(?s)uint8.*float", WhenceError):
-        explainer().fit(image_network(), (raw, y))
-    with refused(r"(?s)uint8.*float", WhenceError):
-        explainer().fit(image_network(), (X, y)).attribute(raw)
-
-
-def test_labels_beyond_64_bits_are_refused_and_other_unsigned_ones_taken() -> None:
-    X, y = data()
-    expected = explainer().fit(network(), (X, y)).coef_
-    small = y.numpy().astype(np.uint64)
-    assert np.array_equal(explainer().fit(network(), (X, small)).coef_, expected)
-    assert np.array_equal(explainer().fit(network(), (X, torch.from_numpy(small))).coef_, expected)
-    large = small.copy()
-    large[3] = 2**64 - 1
-    with refused("18446744073709551615"):
-        explainer().fit(network(), (X, large))
-    with refused("18446744073709551615"):
-        explainer().fit(features=FeatureBank.of(X, large))
-    with refused("18446744073709551615"):
-        whence.svm.solve(X.numpy(), large, C=0.1)
-
-
-@pytest.mark.parametrize("task", [None, Classes(3)])
-def test_a_label_of_a_million_is_refused_at_once(task: Classes | None) -> None:
-    X, y = data()
-    y[5] = 1_000_000
-    with refused("'labels' must be below n_classes = 3. Got 1000000|'labels'.*1,000,001.*n_classes"):
-        explainer().fit(features=FeatureBank.of(X, y, task=task))
-
-
-def test_complex_features_are_refused(fitted: whence.DualDA) -> None:
-    X, y = data()
-    f = features()
-    for call in (fitted.attribute, fitted.predict, fitted.faithfulness):
-        with refused("'features' must hold real numbers.*complex64"):
-            call(features=f.to(torch.complex64))
-        with refused("'features' must hold real numbers.*complex128"):
-            call(features=f.numpy().astype(complex))
-    with refused("'features' must hold real numbers.*complex64"):
-        explainer().fit(features=FeatureBank.of(X.to(torch.complex64), y))
-    with refused("complex", WhenceError):
-        explainer().fit(network(), (X.to(torch.complex64), y))
-
-
-@pytest.mark.parametrize(
-    "relabel", [{0: 1.5}, {0.5: 1}, {0: "1"}, {0: None}, {"0": 1}, [0, 1], {0: 3}, {0: -1}]
-)
-def test_new_labels_that_are_no_classes_are_refused(relabel: Any, fitted: whence.DualDA) -> None:
-    with refused("'relabel' must"):
-        fitted.what_if(features(), relabel=relabel)
-
-
-@pytest.mark.parametrize("remove", [[0.5], ["a"], 3, [24], [-1], [None]])
-def test_removed_samples_that_are_not_there_are_refused(remove: Any, fitted: whence.DualDA) -> None:
-    with refused("'remove' must"):
-        fitted.what_if(features(), remove=remove)
-
-
-@pytest.mark.parametrize("given", [["a", "b"], ["a", "b", "c", "d"], "abc", [1, 2, 3], ["a", "a", "b"], 3])
-def test_class_names_that_do_not_name_each_class_once_are_refused(given: Any) -> None:
-    with refused("'class_names' must"):
-        explainer().fit(network(), data(), class_names=given)
+def test_labels_may_be_of_any_unsigned_type() -> None:
+    expected, small = explainer().fit(network(), data()).coef_, Y.numpy().astype(np.uint64)
+    for labels in (small, torch.from_numpy(small)):
+        assert np.array_equal(explainer().fit(network(), (X, labels)).coef_, expected)
 
 
 @pytest.mark.parametrize("method", METHODS)

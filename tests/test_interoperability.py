@@ -42,12 +42,3 @@ def test_the_examples_run(
                 ran += 1
     assert ran == 7
     assert (tmp_path / "labels.parquet").exists()
-
-
-def test_what_the_page_names_is_there() -> None:
-    for name in set(re.findall(r"`whence\.(svm|interop|audit)\.(\w+)", PAGE)):
-        room, thing = name
-        if thing == "QuandaExplainer" or thing == "add_to_datalab":
-            assert thing in whence.interop.__all__
-        else:
-            assert hasattr(getattr(whence, room), thing)

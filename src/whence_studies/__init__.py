@@ -1,14 +1,7 @@
 """Measures of how good attributions and their relevance maps are."""
 
 from whence.methods.random import RandomAttributor
-from whence.metrics.coreset import (
-    FRACTIONS,
-    coreset,
-    coreset_order,
-    performance,
-    pruned,
-    weighted_mean,
-)
+from whence.metrics.coreset import FRACTIONS, coreset, coreset_order, performance, pruned, weighted_mean
 from whence.metrics.faithfulness import (
     sparsified,
     sparsified_faithfulness,
@@ -33,13 +26,7 @@ from whence_studies.resources import Resources, measure
 from whence_studies.scenes.datasets import Source
 from whence_studies.scenes.loops import fixed_steps, predict
 from whence_studies.scenes.networks import Network, TextInputs
-from whence_studies.scenes.perturb import (
-    add_keywords,
-    add_shortcut,
-    flip_labels,
-    group_classes,
-    group_labels,
-)
+from whence_studies.scenes.perturb import add_keywords, add_shortcut, flip_labels, group_classes, group_labels
 from whence_studies.scenes.retrain import Run, retrain
 from whence_studies.scenes.shortcuts import BoxAndFrame, CentreBox, Frame, Word
 from whence_studies.scenes.views import View, subset, view

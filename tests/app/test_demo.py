@@ -7,10 +7,9 @@ import re
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from whence import sample
-from whence.app import cli, demo
+from whence.app import demo
 from whence.errors import InvalidInputError
 from whence.project import Project
 from whence.ui.explorer import Explorer
@@ -64,13 +63,6 @@ def test_choice_follows_its_rules():
         choice.name for choice in demo.choose(Model(), Explainer(), logits, torch.zeros(6, dtype=torch.long))
     ]
     assert chosen == ["clear", "contested"]
-
-
-def test_demo_command_prints_the_page_last(tmp_path, monkeypatch):
-    monkeypatch.setattr(demo, "run", lambda out, **options: out / f"page-{options['seed']}.html")
-    result = CliRunner().invoke(cli.app, ["demo", "--out", str(tmp_path), "--seed", "3"])
-    assert result.exit_code == 0
-    assert result.stdout.splitlines()[-1] == str(tmp_path / "page-3.html")
 
 
 def test_refused_before_any_training(tmp_path, monkeypatch):

@@ -90,13 +90,6 @@ def test_explain_writes_a_page_figures_and_data(fitted: Path) -> None:
     assert "epsilon_plus_flat" in str(wrong)
 
 
-def test_explain_writes_effects(fitted: Path) -> None:
-    run("explain", "x.whence", "--tests", "1", "-k", "2", "--out", "why", "--effects")
-    (data,) = json.loads((fitted / "why" / "explanations.json").read_text())
-    assert data["question"] == "would change"
-    assert "What would change" in (fitted / "why" / "index.html").read_text()
-
-
 @pytest.mark.parametrize("effects", [False, True])
 def test_a_report_holds_both_answers_where_effects_are_asked_for(fitted: Path, effects: bool) -> None:
     options = ["--effects"] if effects else []

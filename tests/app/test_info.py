@@ -51,11 +51,6 @@ def test_features_at_unit_length_by_an_option(place: Path) -> None:
     assert "read at unit length" not in fit().stdout
 
 
-def test_an_option_that_a_method_has_not_is_named(place: Path) -> None:
-    wrong = fit("--method", "effects", "--option", "halves=8").exception
-    assert "--option must be NAME=VALUE of Effects: bias, max_seconds" in str(wrong)
-
-
 def test_cache_ls_and_rm(place: Path) -> None:
     def cache(*arguments: str) -> Any:
         return CliRunner().invoke(cli.app, ["cache", *arguments])

@@ -76,31 +76,3 @@ def test_errors_are_one_line_unless_debugged(place: Path) -> None:
     assert done.stderr.startswith("Error: There is no explainer at 'nowhere.whence'")
     assert len(done.stderr.splitlines()) == 1
     assert "Traceback" in whole("--debug", "info", "nowhere.whence").stderr
-
-
-def test_out_that_is_a_file_is_one_line_and_exit_code_2(tmp_path):
-    file = tmp_path / "file"
-    file.write_text("mine")
-    result = whole("demo", "--out", str(file))
-    assert result.returncode == 2
-    assert result.stdout == ""
-    assert re.fullmatch(
-        r"Error: --out must be a folder or a new path\. Got '.*' \(.*\)\. .*\n", result.stderr
-    )
-    assert file.read_text() == "mine"
-
-
-def test_interrupt_is_quiet_and_exit_code_130(tmp_path):
-    code = "from whence.app.cli import main; print('ready', flush=True); main()"
-    arguments = [sys.executable, "-c", code, "demo", "--out", str(tmp_path / "out")]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert process.stdout.readline() == "ready\n"
-        deadline = time.monotonic() + 30
-        while not (tmp_path / "out").exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 130
-        assert process.stderr.read() == "Interrupted.\n"
-        assert process.stdout.read() == ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks.peers import contract, render, scene, worker
+from benchmarks.peers import contract, scene, worker
 from benchmarks.peers.cells import attempt, fitting, foretold, scaled
 
 NUMBERS = 384  # features of the scene "bbc"
@@ -77,11 +76,6 @@ def test_a_method_is_measured(folder: Path, fake: str) -> None:
     assert measured["versions"]["numpy"] == np.__version__
 
 
-def test_scores_of_another_shape_are_refused(folder: Path, fake: str) -> None:
-    with pytest.raises(ValueError, match=r"scores must be \(test, train\). Got \[20, 5\]"):
-        worker.measure(folder, "bbc", fake, "Transposed", 20, 5)
-
-
 def test_a_method_may_answer_another_question(folder: Path, fake: str) -> None:
     measured, scores = worker.measure(folder, "bbc", fake, "Silent", 20, 5)
     assert scores is None
@@ -92,17 +86,6 @@ def test_a_failure_is_told(folder: Path, tmp_path: Path) -> None:
     row = contract.Row("missing", Products)
     found = attempt(Path(sys.executable), folder, "bbc", "whence", row, 20, 5, tmp_path / "out", 60.0)
     assert "StopIteration" in found["error"]
-
-
-@pytest.mark.parametrize("name", contract.NAMES)
-def test_packages_are_described_without_being_installed(name: str) -> None:
-    found = contract.package(name)
-    labels = [row.label for row in found.rows]
-    assert labels
-    assert len(set(labels)) == len(labels)
-    assert all(isinstance(row.make(), contract.Method) for row in found.rows)
-    pinned = [part for call in found.installs for part in call if part.startswith(f"{found.name}==")]
-    assert len(pinned) == (name != "whence")
 
 
 SMALL = {"n": 100, "tests": 10, "caching": 2.0, "explaining": 1.0, "bytes": 50, "peak": 10**9}
@@ -128,35 +111,3 @@ def test_figures_are_scaled_on_the_line_through_two_sizes() -> None:
     per_test = scaled(found, SMALL, contract.Row("r", Products, per_test=True), 1_000, 20)
     assert per_test["explaining"] == 10.0  # of one number of tests there is no line
     assert scaled(SMALL, SMALL, contract.Row("r", Products), 100, 10)["whole"]
-
-
-@pytest.fixture
-def results(tmp_path: Path) -> Path:
-    """Results of three rows on all scenes: ours, one that was cut short, one that failed."""
-    cells = {}
-    for name, (n, tests) in render.SIZES.items():
-        ours = {**SMALL, "n": n, "tests": tests, "bytes": 5_000_000}
-        cut = {**SMALL, "n": n // 5, "tests": tests, "bytes": 10_000_000}
-        cells[f"{name}/whence/DualDA, sparse"] = {"small": ours, "measured": ours}
-        cells[f"{name}/dualxda/DualDA"] = {"small": cut, "measured": cut, "agreement": [0.991, 0.95]}
-        cells[f"{name}/traker/TRAK, last layer"] = {"small": {"error": "no such thing"}}
-    path = tmp_path / "results.json"
-    path.write_text(json.dumps(cells))
-    return path
-
-
-def test_the_table_marks_what_was_scaled(results: Path) -> None:
-    _, _, ours, theirs, failed = render.table(results, "mnist").splitlines()
-    assert ours == "| whence: DualDA, sparse | 2.0 s | 5.0 MB | 1.00 s | 3.0 s | 1.0× | 1,000 MB |  |"
-    parts = ["≈ 10.0 s", "≈ 50 MB", "≈ 1.00 s", "≈ 11.0 s", "3.7×", "> 1,000 MB", "0.99, 0.95"]
-    assert theirs == "| dualxda: DualDA | " + " | ".join(parts) + " |"
-    assert failed == "| traker: TRAK, last layer | no such thing | | | | | | |"
-
-
-def test_the_figure_names_its_points(results: Path, tmp_path: Path) -> None:
-    assert render.means(results)["dualxda: DualDA"][1] == pytest.approx(11.0, rel=1e-3)
-    render.figure(results, tmp_path / "peers.svg")
-    drawn = (tmp_path / "peers.svg").read_text()
-    assert "whence: DualDA, sparse" in drawn
-    assert "dualxda: DualDA" in drawn
-    assert "traker" not in drawn

@@ -118,10 +118,7 @@ def read_only(array: np.ndarray) -> np.ndarray:
 
 def numbers(*, rows: bool = True, columns: bool = True) -> Kind:
     """Finite real numbers of one shape, an array with 1 or more axes; whose lengths are given or not."""
-    bad = wrong(
-        nan=lambda v: put(v, np.nan, float),
-        infinite=lambda v: put(v, -np.inf, float),
-    )
+    bad = wrong(nan=lambda v: put(v, np.nan, float), infinite=lambda v: put(v, -np.inf, float))
     if rows:
         bad += wrong(fewer_rows=lambda v: array(v)[:-1], more_rows=lambda v: array(v).repeat(2, 0))
     if columns:
@@ -147,8 +144,7 @@ def numbers(*, rows: bool = True, columns: bool = True) -> Kind:
 def matrix(*, rows: bool = True, columns: bool = True) -> Kind:
     """Finite real numbers (n, d)."""
     return numbers(rows=rows, columns=columns) + wrong(
-        one_row=lambda v: array(v)[0],
-        sparse=lambda v: csr_array(array(v).astype(np.float32)),
+        one_row=lambda v: array(v)[0], sparse=lambda v: csr_array(array(v).astype(np.float32))
     )
 
 
@@ -172,9 +168,7 @@ def labels(n_classes: int | None = world.K, *, rows: bool = True, negative: bool
         kind += wrong(fewer_rows=lambda v: array(v)[:-1], more_rows=lambda v: array(v).repeat(2, 0))
     if n_classes is not None:
         kind += wrong(
-            beyond=lambda v: put(v, n_classes),
-            million=lambda v: put(v, 10**6),
-            huge=lambda v: put(v, 2**62),
+            beyond=lambda v: put(v, n_classes), million=lambda v: put(v, 10**6), huge=lambda v: put(v, 2**62)
         )
     return kind + odd(
         unsigned=lambda v: array(v).astype(np.uint64),

@@ -46,7 +46,8 @@ _AMONG_THEMSELVES = """
     Frame.covers CentreBox.covers BoxAndFrame.covers
     Prepare.inputs Prepare.labelled Prepare.unlabelled features.teller features.taken
     svm.held_back Rules.beyond_first
-    Case.curve Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run
+    Effects.total
+    Case.explaining Case.curve Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run
     Local.group Local.shards Processes.group Processes.shards Ray Ray.group Ray.run Ray.shards Group.call
     NewSamples NewSamples.inputs NewSamples.labels Prepare.of_new data.as_new
     engine.current svm.solve_shards TrainingSet.changed Novelty.of
@@ -86,34 +87,31 @@ MADE_BY_WHENCE = frozenset(
 """What needs no case of its own, and why."""
 
 
-def public() -> set[str]:
-    """Names of all functions, classes and methods, a class's own name without its module."""
-    found = set()
+def public() -> dict[str, Any]:
+    """All functions, classes and methods by name, a class's own without its module."""
+    names: dict[str, Any] = {}
     for place in MODULES:
         module = importlib.import_module(place)
         short = place.removeprefix("whence").strip("._")
         for name in module.__all__:
             thing = getattr(module, name)
             if inspect.isclass(thing):
-                method = issubclass(thing, Attributor)  # of which one has the name of its problem
-                if not issubclass(thing, Exception) and (method or name not in _SUBCLASSED):
-                    found |= {name, *(f"{name}.{method}" for method in _methods(thing))}
-            elif inspect.isroutine(thing):  # a registry's own methods are functions of its room
-                found.add(f"{short}.{name}" if short and name != "load" else name)
-    return found
+                if issubclass(thing, Exception) or (
+                    name in _SUBCLASSED and not issubclass(thing, Attributor)
+                ):  # of methods, one has the name of its problem
+                    continue
+                for method in ("", *_methods(thing)):
+                    names.setdefault(f"{name}.{method}" if method else name, thing)
+            elif inspect.isroutine(thing):  # a registry's own methods are functions of its module
+                names.setdefault(f"{short}.{name}" if short and name != "load" else name, thing)
+    return {name: thing for name, thing in names.items() if name not in MADE_BY_WHENCE}
 
 
-def _methods(kind: Any) -> set[str]:
-    found = set()
-    for name in dir(kind):
+def _methods(kind: Any) -> list[str]:
+    def ours(name: str) -> bool:
         thing = inspect.getattr_static(kind, name)
         function = getattr(thing, "__func__", thing)
-        ours = inspect.isfunction(function) and function.__module__.startswith("whence")
-        if (
-            ours
-            and not name.startswith("_")
-            and name not in _OF_METHODS.split()
-            and not inspect.isabstract(kind)
-        ):
-            found.add(name)
-    return found
+        return inspect.isfunction(function) and function.__module__.startswith("whence")
+
+    public = (name for name in dir(kind) if not name.startswith("_") and name not in _OF_METHODS.split())
+    return [] if inspect.isabstract(kind) else [name for name in public if ours(name)]

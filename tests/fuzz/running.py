@@ -16,18 +16,10 @@ import numpy as np
 import torch
 from scipy.sparse import issparse
 
-from tests.fuzz.calling import Call
-from tests.fuzz.of_attributors import ATTRIBUTORS
-from tests.fuzz.of_audits import AUDITS
-from tests.fuzz.of_engine import ENGINES
-from tests.fuzz.of_language import LANGUAGE
-from tests.fuzz.of_metrics import METRICS
-from tests.fuzz.of_numerics import NUMERICS
-from tests.fuzz.of_scenes import SCENES
+from tests.fuzz.calling import EVERY, Call
 from tests.fuzz.world import UserError, quiet
 from whence.errors import WhenceError
 
-EVERY = (*ATTRIBUTORS, *NUMERICS, *AUDITS, *METRICS, *SCENES, *ENGINES, *LANGUAGE)
 SECONDS = 10.0
 """Of the processor that a case may take."""
 
@@ -92,10 +84,12 @@ def _arguments(call: Call, rng: np.random.Generator) -> tuple[dict[str, Any], li
 
 
 def _judged(call: Call, args: dict[str, Any], wrong: bool, left_out: bool) -> tuple[str, str]:
+    with quiet():
+        function = call.function()  # which may fit something first
     try:
         with limited(SECONDS), warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            result = call.function()(**args)
+            result = function(**args)
     except WhenceError as error:
         return "refused", f"{type(error).__name__}: {error}"
     except UserError as error:
@@ -158,6 +152,7 @@ def not_finite(value: Any, place: str = "result", depth: int = 0) -> str:
     elif isinstance(value, tuple | list) or type(value).__name__ == "Explanations":
         parts = {str(i): part for i, part in enumerate(value)}
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        parts = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        known = {field.name for field in dataclasses.fields(value)}  # which a method may compute when asked
+        parts = {name: part for name, part in vars(value).items() if name in known}
     found = (not_finite(part, f"{place}.{name}", depth + 1) for name, part in parts.items())
     return next((each for each in found if each), "")

@@ -175,12 +175,7 @@ MODEL = tuple(
 ) + tuple(Mutation(name, lambda v, m=make: m(), False) for name, make in world.odd_models().items())
 LAYER = (
     without(JUNK)
-    + wrong(
-        unknown=lambda v: "nowhere",
-        labels=lambda v: world.y(),
-        number=lambda v: 2,
-        first=lambda v: "0",
-    )
+    + wrong(unknown=lambda v: "nowhere", labels=lambda v: world.y(), number=lambda v: 2, first=lambda v: "0")
     + odd(head=lambda v: "2", blank=lambda v: "")
 )
 DEVICE = (

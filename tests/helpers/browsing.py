@@ -1,4 +1,4 @@
-"""Looking at the explorer's page in a real browser."""
+"""Pages, parsed, and looked at in a real browser."""
 
 from __future__ import annotations
 
@@ -8,12 +8,45 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from html.parser import HTMLParser
 from typing import Any
 
 from whence.ui.explorer import Explorer
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PATIENCE = 60_000  # milliseconds, for busy machines
+
+
+class Page(HTMLParser):
+    """The tags of a page with their attributes, the text that is seen, and that of the element ``data``."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.data, self.text, self._within = "", "", ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._within = dict(attrs).get("id") or tag
+        if tag == "br":
+            self.text += "\n"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._within = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._within == "data":
+            self.data += data
+        elif self._within not in ("script", "style"):
+            self.text += data
+
+    def every(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    @property
+    def words(self) -> str:
+        return " ".join(self.text.split())
 
 
 @contextlib.contextmanager

@@ -273,6 +273,21 @@ def efficientnet_lite0() -> tuple[nn.Module, Any]:
     return model, images
 
 
+VISION = {"image_size": 32, "num_labels": 5}
+
+
+def pixels() -> dict[str, Tensor]:
+    return {"pixel_values": IMAGES}
+
+
+def left() -> dict[str, Tensor]:
+    return tokens("left")
+
+
+DISTIL = {"dim": 16, "hidden_dim": 24, "n_layers": 2, "n_heads": 2, **TEXT}
+SWIN = {"patch_size": 4, "embed_dim": 8, "depths": [1, 1], "num_heads": [1, 2], "window_size": 4, **VISION}
+VIT = {**SMALL, **VISION, "patch_size": 8}
+BOTH_HEADS = "0.5*cls_classifier + 0.5*distillation_classifier"
 FAMILIES = [
     Family("Sequential", mlp, "4"),
     Family("VGG", lambda: (Vgg(), IMAGES), "classifier.3"),
@@ -284,68 +299,23 @@ FAMILIES = [
     Family("1×1 convolution, then average", all_convolutional, "3"),
     Family("average, then 1×1 convolution", pooled_first, "3"),
     Family("1×1 convolution over time, then average", waveform, "2"),
-    Family("BERT", BERT, "classifier", "transformers"),
-    Family(
-        "DistilBERT",
-        transformer("DistilBert", dim=16, hidden_dim=24, n_layers=2, n_heads=2, **TEXT),
-        "classifier",
-        "transformers",
+    *(
+        Family(name, build, head, "transformers")
+        for name, build, head in (
+            ("BERT", BERT, "classifier"),
+            ("DistilBERT", transformer("DistilBert", **DISTIL), "classifier"),
+            ("RoBERTa", transformer("Roberta", **SMALL, **TEXT), "classifier.out_proj"),
+            ("ViT", transformer("ViT", pixels, **VIT), "classifier"),
+            ("Swin", transformer("Swin", pixels, **SWIN), "classifier"),
+            ("DeiT with a teacher", transformer("DeiT", pixels, "WithTeacher", **VIT), BOTH_HEADS),
+            ("GPT-2", transformer("GPT2", **GPT2), "score"),
+            ("GPT-2, padded on the left", transformer("GPT2", left, **GPT2), "score"),
+            ("Llama", transformer("Llama", **LLAMA), "score"),
+            ("Llama, padded on the left", transformer("Llama", left, **LLAMA), "score"),
+            ("Qwen2", transformer("Qwen2", **LLAMA), "score"),
+            ("Qwen3", transformer("Qwen3", **LLAMA, head_dim=8), "score"),
+        )
     ),
-    Family("RoBERTa", transformer("Roberta", **SMALL, **TEXT), "classifier.out_proj", "transformers"),
-    Family(
-        "ViT",
-        transformer(
-            "ViT", lambda: {"pixel_values": IMAGES}, **SMALL, image_size=32, patch_size=8, num_labels=5
-        ),
-        "classifier",
-        "transformers",
-    ),
-    Family(
-        "Swin",
-        transformer(
-            "Swin",
-            lambda: {"pixel_values": IMAGES},
-            image_size=32,
-            patch_size=4,
-            embed_dim=8,
-            depths=[1, 1],
-            num_heads=[1, 2],
-            window_size=4,
-            num_labels=5,
-        ),
-        "classifier",
-        "transformers",
-    ),
-    Family(
-        "DeiT with a teacher",
-        transformer(
-            "DeiT",
-            lambda: {"pixel_values": IMAGES},
-            "WithTeacher",
-            **SMALL,
-            image_size=32,
-            patch_size=8,
-            num_labels=5,
-        ),
-        "0.5*cls_classifier + 0.5*distillation_classifier",
-        "transformers",
-    ),
-    Family("GPT-2", transformer("GPT2", **GPT2), "score", "transformers"),
-    Family(
-        "GPT-2, padded on the left",
-        transformer("GPT2", lambda: tokens("left"), **GPT2),
-        "score",
-        "transformers",
-    ),
-    Family("Llama", transformer("Llama", **LLAMA), "score", "transformers"),
-    Family(
-        "Llama, padded on the left",
-        transformer("Llama", lambda: tokens("left"), **LLAMA),
-        "score",
-        "transformers",
-    ),
-    Family("Qwen2", transformer("Qwen2", **LLAMA), "score", "transformers"),
-    Family("Qwen3", transformer("Qwen3", **LLAMA, head_dim=8), "score", "transformers"),
     Family(
         "BERT with LoRA, head saved whole",
         lora(BERT, ["query", "value"], "SEQ_CLS"),

@@ -11,6 +11,8 @@ from whence.core import registry
 @contextmanager
 def forgetting() -> Iterator[None]:
     """Forget, at the end, what was registered inside, whole registries too."""
+    for one in registry._ALL:
+        one.names()  # imports what it has by itself
     before = [(one, dict(one._things)) for one in registry._ALL]
     try:
         yield

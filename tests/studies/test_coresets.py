@@ -18,11 +18,9 @@ from whence import Effects
 from whence.errors import InvalidInputError
 from whence.metrics.coreset import SPREAD, order_by
 from whence_studies import coreset, pruned
-from whence_studies.report import page
 from whence_studies.report.summary import ResultSummary
-from whence_studies.report.sweep import SweptResults
 from whence_studies.scenes.workshop import Scene
-from whence_studies.suite import costs, protocol, run
+from whence_studies.suite import costs, protocol
 from whence_studies.suite.case import Case
 
 EFFECTS = {"name": "effects", "label": "Effects, values", "options": {"layers": "last"}, "by_value": True}
@@ -73,13 +71,6 @@ def test_of_classes_of_one_size_as_many_are_kept() -> None:
     assert np.bincount(labels[kept]).tolist() == [3] * 10
     for c in range(10):  # in each class the first of the order
         assert kept[labels[kept] == c].tolist() == order[labels[order] == c][:3].tolist()
-
-
-def test_labels_must_fit_the_order() -> None:
-    with pytest.raises(InvalidInputError, match="labels"):
-        coreset(ORDER, 0.5, LABELS[:-1])
-    with pytest.raises(InvalidInputError, match="'order' must lie in"):
-        coreset(ORDER + 1, 0.5, LABELS)
 
 
 def test_an_order_by_worth_is_signed_and_draws_lots_among_equals() -> None:
@@ -162,24 +153,6 @@ def test_each_way_to_choose_counts_once_where_there_are_few_shares() -> None:
     # As the paper counts: of plain choices the smallest share has a column too.
     smallest = [title for title in titles(seeds=2) if "smallest" in title]
     assert smallest == ["Coreset, smallest", "Pruning, smallest"]
-
-
-def test_the_page_shows_both_ways_and_the_spread_between_seeds(tmp_path: Path) -> None:
-    asked = {"fractions": [0.5], "seeds": 2}
-    names = ("coreset", "coreset_balanced", "pruning", "pruning_balanced")
-    found = run.run(small(metrics=dict.fromkeys(names, asked)), Path(), tmp_path, show_progress=False)
-    shown = {metric: table for metric, _, table in ResultSummary(found).retrained()}
-    assert list(shown) == list(names)
-    for metric, table in shown.items():
-        for method, ours, _ in table.rows:
-            (one,) = found.select(metric, method.key, SPREAD)
-            assert table.spreads[method.key] == {0.5: one.value}
-            assert set(ours) == {0.5}
-    html = page.render_page(found)
-    assert "Coreset selection, balanced" in html
-    assert "Random is drawn anew for each" in html
-    assert SweptResults(ResultSummary(found)).shared() == []  # nothing was swept
-    assert " ± " in html
 
 
 def test_protocols_without_orders_have_no_methods_by_value() -> None:

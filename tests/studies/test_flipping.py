@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -233,21 +232,6 @@ def test_standard_errors_and_ties():
     noise = rng.normal(size=50)
     rows = np.stack([noise, noise + 0.1, noise + 0.1 * rng.normal(size=50)])
     assert ties(rows, alone).tolist() == [[True, False, True], [False, True, False], [True, False, True]]
-
-
-def test_the_result_as_table_and_as_plain_types(linear):
-    explainer, _, x = linear
-    result = pair_flipping(explainer, x[:6], methods=METHODS, baseline=0.0, steps=6)
-    lines = str(result).splitlines()
-    assert lines[0] == "| method | area | tied with |"
-    assert lines[2].startswith("| xda |")
-    assert lines[2].endswith("| gradient |")
-    assert lines[-1].startswith("| reversed |")
-    assert lines[-1].endswith("| – |")
-    record = json.loads(json.dumps(result.to_dict()))
-    assert record["methods"] == list(METHODS)
-    assert record["mean"] == pytest.approx(result.areas.mean(axis=1).tolist())
-    assert np.array(record["curves"]).shape == (4, 7)
 
 
 def test_mistakes_are_named(linear, images):

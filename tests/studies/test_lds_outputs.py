@@ -16,7 +16,6 @@ from whence.core.cache import Cache
 from whence.errors import InvalidInputError
 from whence.methods import GradDot
 from whence_studies import compare_lds, lds, lds_reliability, random_subsets
-from whence_studies.report import page
 from whence_studies.report.summary import ResultSummary
 from whence_studies.scenes import networks
 from whence_studies.scenes.workshop import Workshop
@@ -143,18 +142,6 @@ def test_what_methods_cost_is_told_per_output_and_model(found: Results) -> None:
     assert shown.seconds(method) == found.select("lds", "graddot", "cpu_seconds")[0].value
 
 
-def test_the_page_has_a_column_per_output_and_says_how_ties_are_told(found: Results) -> None:
-    shown = ResultSummary(found)
-    assert [column.title for column in shown.columns] == ["LDS", "LDS, log-probability"]
-    assert all(cell.value is not None for _, cells in shown.table() for cell in cells)
-    (how, titles), *others = shown.judged()
-    assert "over the explained models" in how
-    assert (len(titles), others) == (2, [])
-    html = page.render_page(found)
-    for text in ("LDS, log-probability of each explained model", "CPU-s", "Explained model 1", "held-out"):
-        assert text in html
-
-
 def test_the_default_has_the_rows_of_a_single_model_and_logits(out: Path, found: Results) -> None:
     single = made(tables(), out)
     assert {row.metric for row in single.rows} == {"lds", "resources", "scene", "tuning"}
@@ -165,19 +152,6 @@ def test_the_default_has_the_rows_of_a_single_model_and_logits(out: Path, found:
     assert [row.value for row in each] == [row.value for row in first]
     assert {row.note for row in each} == {""}
     assert "explained model" not in ResultSummary(single).judged()[0][0]
-
-
-def test_a_failure_is_shown_in_every_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = tables(outputs=BOTH, subsets=3, tuning=0, seeds=1)
-    given["methods"] = [{"name": "graddot"}]
-
-    def fails(*_: Any, **__: Any) -> Any:
-        raise RuntimeError("no memory")
-
-    monkeypatch.setattr(GradDot, "fit", fails)
-    cells = {method.name: cells for method, cells in ResultSummary(made(given, tmp_path)).table()}
-    assert [cell.failed for cell in cells["graddot"]] == [True, True]
-    assert [cell.failed for cell in cells["random"]] == [False, False]
 
 
 def test_the_plan_counts_explained_models_and_fits() -> None:

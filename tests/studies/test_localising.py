@@ -84,11 +84,7 @@ TEXTS: dict[str, Any] = {
     "name": "texts",
     "data": {"name": "topics:data", "train": 80, "test": 30, "held_out": 10},
     "model": {"name": "minilm-block", "steps": 60, "batch_size": 16, "learning_rate": 0.02, "checkpoints": 2},
-    "methods": [
-        {"name": "dualda", "options": {"C": 1e-2}},
-        {"name": "graddot"},
-        {"name": "tracin"},
-    ],
+    "methods": [{"name": "dualda", "options": {"C": 1e-2}}, {"name": "graddot"}, {"name": "tracin"}],
     "metrics": {"keywords": {"share": 0.5, "maps": 8}, "identical_class": {}},
     "sweep": {"method": "dualda", "option": "C", "values": [1e-4]},
 }

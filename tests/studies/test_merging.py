@@ -64,14 +64,6 @@ def test_costs_are_of_the_first_and_facts_of_each() -> None:
     assert "clean, bb" in render_page(found).lower()
 
 
-def test_results_on_other_data_and_none_are_refused() -> None:
-    other = results("c", ["shortcut"], {"similarity": [1.0]}, data="mnist")
-    with pytest.raises(InvalidInputError, match=r"same data\. Got sample, mnist"):
-        join_protocols([A, other], "both", "")
-    with pytest.raises(InvalidInputError, match="Got none"):
-        join_protocols([], "both", "")
-
-
 # Runs of one protocol
 
 TABLES: dict[str, Any] = {
@@ -118,30 +110,33 @@ def test_a_single_run_stays_as_it_is() -> None:
     )
 
 
-def test_runs_of_other_networks_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match=r"scene, clean, test_accuracy differ: 0\.5 and 0\.75"):
-        merge_runs(WANTED, [run("similarity"), run("trak", accuracy=0.75)])
+WHOLE = run("similarity")
+LONGER = replace(WHOLE, rows=(*WHOLE.rows, Row("identical_class", "random", "each", 0.0, 1.0)))
 
 
-def test_a_run_that_lacks_rows_of_another_is_refused() -> None:
-    more = Row("identical_class", "random", "each", 0.0, 1.0)
-    whole = run("similarity")
-    with pytest.raises(InvalidInputError, match="identical_class, random differ: 2 and 1 rows"):
-        merge_runs(WANTED, [replace(whole, rows=(*whole.rows, more)), run("trak")])
+@pytest.mark.parametrize(
+    ("changes", "runs", "message"),
+    [
+        ({}, [], "Got none"),
+        ({}, [WHOLE, run("trak", accuracy=0.75)], r"scene, clean, test_accuracy differ: 0\.5 and 0\.75"),
+        ({}, [LONGER, run("trak")], "identical_class, random differ: 2 and 1 rows"),
+        ({"seed": 7}, [WHOLE], "'seed' is 0, in the protocol 7"),
+        ({"methods": TABLES["methods"][:1]}, [run("trak")], r"Got 'TRAK' with \{\}, which is none of them"),
+        ({"metrics": {"lds": {}}}, [WHOLE, run("trak")], r"as lds does\. Got 2 runs"),
+    ],
+)
+def test_runs_that_cannot_be_merged_are_refused(changes: Any, runs: list[Results], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        merge_runs(protocol.parse({**TABLES, **changes}), runs)
 
 
-def test_results_of_another_protocol_are_refused() -> None:
-    other = protocol.parse({**TABLES, "seed": 7})
-    with pytest.raises(InvalidInputError, match="'seed' is 0, in the protocol 7"):
-        merge_runs(other, [run("similarity")])
-    fewer = protocol.parse({**TABLES, "methods": TABLES["methods"][:1]})
-    with pytest.raises(InvalidInputError, match=r"Got 'TRAK' with \{\}, which is none of them"):
-        merge_runs(fewer, [run("trak")])
-    with pytest.raises(InvalidInputError, match="Got none"):
-        merge_runs(WANTED, [])
-
-
-def test_scores_that_are_compared_cannot_be_merged() -> None:
-    compared = protocol.parse({**TABLES, "metrics": {"lds": {}}})
-    with pytest.raises(InvalidInputError, match=r"as lds does\. Got 2 runs"):
-        merge_runs(compared, [run("similarity"), run("trak")])
+@pytest.mark.parametrize(
+    ("several", "message"),
+    [
+        ([A, results("c", ["shortcut"], {"similarity": [1.0]}, "mnist")], r"same data\. Got sample, mnist"),
+        ([], "Got none"),
+    ],
+)
+def test_protocols_that_cannot_be_joined_are_refused(several: list[Results], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        join_protocols(several, "both", "")

@@ -237,23 +237,6 @@ def test_a_metric_of_the_extended_protocol_is_left_out(tmp_path: Path) -> None:
     assert set(protocol.load("tiny").metrics) - set(protocol.load(mine).metrics) == {"shortcut"}
 
 
-def test_pages_of_protocols_that_are_not_of_the_suite_are_refused(tmp_path: Path) -> None:
-    mine = tmp_path / "mine.toml"
-    page = '[together.all]\ntitle = "A"\nprotocols = ["quick", "cpu-mnist"]\n'
-    mine.write_text(f'protocols = ["quick", "tiny"]\n{page}', encoding="utf-8")
-    with pytest.raises(InvalidInputError, match=r"'together.all' must be of protocols.*Got 'cpu-mnist'"):
-        protocol.suite(mine)
-
-
-def test_packaged_suites_hold_protocols() -> None:
-    for suite, n in (("cpu", 5), ("paper", 4)):
-        several = [protocol.load(name) for name in protocol.suite(suite).protocols]
-        assert len(several) >= n
-        with pytest.raises(InvalidInputError, match=f"Got '{suite}', which runs"):
-            protocol.load(suite)
-    assert protocol.suite("quick").protocols == ["quick"]
-
-
 HALVES = """
 import numpy as np
 from whence_studies import Metric, subset

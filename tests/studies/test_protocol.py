@@ -5,9 +5,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +20,6 @@ from whence.core.cache import Cache
 from whence.errors import InvalidInputError, StoreError
 from whence.methods import GradDot
 from whence.metrics.coreset import loss_of
-from whence_studies import command
 from whence_studies.report import charts, page, summary
 from whence_studies.scenes import datasets, networks
 from whence_studies.scenes.training import Recipe, Trainer
@@ -172,11 +168,6 @@ def test_folders_of_images_are_read(tmp_path: Path) -> None:
 def test_missing_data_say_how_to_get_them(name: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=rf"{name}.*Put .*http.*--data"):
         datasets.load(name, tmp_path, None, None, 0)
-
-
-def test_more_than_there_is_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="'train' must be at most 5000"):
-        datasets.load("sample", Path(), 5001, 10, 0)
 
 
 @pytest.mark.parametrize("name", ["cnn", "narrow-cnn", "resnet8", "resnet18"])
@@ -345,24 +336,6 @@ def test_results_come_back_as_they_were(finished: tuple[Path, Results], tmp_path
         results.read(tmp_path / "none.parquet")
 
 
-def test_results_name_the_instructions_that_torch_computes_with() -> None:
-    ask = "from whence_studies.suite import results; print(results.versions()['instructions'])"
-    plain = {**os.environ, "ATEN_CPU_CAPABILITY": "default"}  # which every processor has
-    told = subprocess.run([sys.executable, "-c", ask], env=plain, capture_output=True, text=True, check=True)
-    assert told.stdout.split() == ["DEFAULT"]
-
-
-def test_the_page_is_whole_and_harmless(finished: tuple[Path, Results]) -> None:
-    _, found = finished
-    html = page.render_page(found)
-    assert "<script" not in html
-    assert "http://" not in html.replace("http://www.w3.org", "")
-    assert "Dual &lt;b&gt;1&lt;/b&gt;" in html
-    assert "<b>1</b>" not in html
-    for heading in ("Scores", "Average rank", "Wrong labels", "over C", "Coreset", "pruning", "Sparsity"):
-        assert heading in html
-
-
 def test_the_papers_numbers_stand_beside_ours(finished: tuple[Path, Results]) -> None:
     _, found = finished
     mnist = dataclasses.replace(found, protocol={**found.protocol, "data": {"name": "mnist"}})
@@ -402,15 +375,6 @@ def test_ranks_and_ties_by_hand() -> None:
         False,
         False,
     )
-
-
-def test_a_dry_run_only_counts(tmp_path: Path) -> None:
-    said = list[str]()
-    assert command.run("tiny", None, tmp_path / "out", dry_run=True, say=said.append) == []
-    assert "Estimate" in said[-1]
-    assert not (tmp_path / "out").exists()
-    with pytest.raises(InvalidInputError, match=r"'methods' must be one of .*dualda.*'nothing'"):
-        command.run("tiny", None, tmp_path, ["nothing"], dry_run=True, say=said.append)
 
 
 def test_axes_hold_their_values() -> None:

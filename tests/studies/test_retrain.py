@@ -19,7 +19,7 @@ from torch import nn
 from whence.core.cache import Cache
 from whence.engine import Processes
 from whence.errors import InvalidInputError, StoreError, WhenceError
-from whence_studies import flip_labels, random_subsets, subset
+from whence_studies import flip_labels, subset
 from whence_studies.scenes.loops import fixed_steps, predict
 from whence_studies.scenes.retrain import RetrainingWarning, code_fingerprint, retrain
 from whence_studies.scenes.weights import load_weights, save_weights
@@ -302,10 +302,3 @@ def test_what_is_wrong_is_said(tmp_path) -> None:
         retrain_quietly(
             lambda dataset, seed: lock, [(DATA, 0), (DATA, 1)], model, tmp_path, engine="processes"
         )
-
-
-def test_subsets_give_an_lds_target(tmp_path) -> None:
-    subsets = random_subsets(60, 3)
-    runs = retrain_quietly(train, [(subset(DATA, s), 0) for s in subsets], architecture(), tmp_path)
-    outputs = torch.stack([predict(run.model(), DATA) for run in runs])
-    assert outputs.shape == (3, 60, 3)

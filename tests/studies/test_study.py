@@ -192,7 +192,7 @@ class StoppedError(Exception):
 def test_a_training_that_is_stopped_goes_on_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: Any
 ) -> None:
-    monkeypatch.setattr(weights, "_EVERY", 0.0)
+    monkeypatch.setattr(weights, "WRITING_SECONDS", 0.0)
     generator = torch.Generator().manual_seed(0)
     x, y = torch.rand(50, 1, 28, 28, generator=generator), torch.arange(50) % 5
     recipe = Recipe(
@@ -233,7 +233,7 @@ def test_a_training_that_is_stopped_goes_on_to_the_same_bits(
 
 
 def test_a_damaged_state_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "_EVERY", 0.0)
+    monkeypatch.setattr(weights, "WRITING_SECONDS", 0.0)
     x, y = torch.rand(30, 1, 28, 28, generator=torch.Generator().manual_seed(0)), torch.arange(30) % 3
     trainer = Trainer(Recipe(name="narrow-cnn", steps=6, batch_size=15), x, 3)
     whole = trainer.train(x, y, 1)
@@ -256,7 +256,7 @@ def test_every_image_is_shifted_by_itself() -> None:
     recipe = Recipe(name="narrow-cnn", steps=1, augment="each")
     seen = set()
     for seed in range(40):
-        batch = training._augmented(recipe, images, torch.Generator().manual_seed(seed))
+        batch = training.augment(recipe, images, torch.Generator().manual_seed(seed))
         for place, one in enumerate(batch):
             padded = torch.nn.functional.pad(images[place], (2, 2, 2, 2))
             shifts = [

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from tests.helpers.browsing import CHROMIUM, PATIENCE, expect, no_sideways_scrolling, served
-from tests.helpers.explored import HOSTILE, M, picture_project, pictures, text_project, value_project
+from tests.helpers.explored import HOSTILE, M, picture_project, pictures, text_project
 from tests.helpers.explored import texts as texts_of
 from whence.core import progress
 from whence.project import Project
@@ -230,13 +230,6 @@ def test_pairs_by_pointer_by_buttons_and_by_keys(visit: Any, live: str) -> None:
     page.keyboard.press("Enter")
     page.locator("#overlay").focus()
     expect(pair).to_have_text("Pair 2 of 10")
-
-
-def test_a_tap_shows_a_pair(visit: Any, live: str) -> None:
-    page = visit(live, 380, has_touch=True, is_mobile=True)
-    page.locator(".card button").nth(3).tap()
-    expect(page.locator("#pair h3")).to_have_text("Pair 4 of 10")
-    expect(page.locator("#pair")).to_be_in_viewport()
 
 
 def test_concepts(visit: Any, live: str) -> None:
@@ -462,17 +455,6 @@ def test_a_report_without_scripts(visit: Any, report: str, explorer: Explorer) -
     assert box["width"] <= 380
 
 
-@pytest.mark.parametrize("which", ["live", "report"])
-@pytest.mark.parametrize("width", [380, 1024, 1920])
-def test_nothing_is_cut_off(visit: Any, which: str, width: int, request: pytest.FixtureRequest) -> None:
-    page = visit(request.getfixturevalue(which), width)
-    no_sideways_scrolling(page)
-    for tab, ready in (("audit", ".queue > li[data-index]"), ("classes", "#classes section")):
-        page.click(f"#tab-{tab}")
-        page.wait_for_selector(ready)
-        no_sideways_scrolling(page)
-
-
 def test_nothing_jumps_while_an_explanation_comes(visit: Any, live: str) -> None:
     page = visit(live)
     parts = (".top figure .picture", ".card .picture", "#pair .picture", ".charts", "#tests")
@@ -559,35 +541,6 @@ def test_hostile_names_are_shown_as_they_are(visit: Any, tmp_path: Path) -> None
             assert page.locator("main script, main img[src='x']").count() == 0
 
 
-@pytest.mark.parametrize("width", [380, 1280])
-def test_names_of_classes_of_any_length(visit: Any, explorer: Explorer, width: int) -> None:
-    def height(page: Any) -> float:
-        return float(page.evaluate("document.documentElement.scrollHeight"))
-
-    with served(explorer) as address:
-        heights = {tab: 0.0 for tab in ("explore", "audit", "classes")}
-        page = visit(f"{address}#test=0", width)
-        for tab in heights:
-            page.click(f"#tab-{tab}")
-            expect(page.locator(f"#{tab} img, #{tab} canvas").first).to_be_visible()
-            heights[tab] = height(page)
-    for letters in (60, 1000):
-        names = tuple(name * (letters // len(name)) for name in ("bar", "wort", "Rahmen"))
-        with served(Explorer(picture_project(names=names))) as address:
-            page = visit(f"{address}#test=0", width)
-            for tab in heights:
-                page.click(f"#tab-{tab}")
-                expect(page.locator(f"#{tab} img, #{tab} canvas").first).to_be_visible()
-                no_sideways_scrolling(page)
-                assert height(page) < 2.5 * heights[tab]
-            whole = page.locator("#classes h3").first.inner_text()
-            if letters == 1000:
-                assert whole == names[0][:40] + "…" + names[0][-19:]
-                assert page.locator("#classes h3 span").first.get_attribute("title") == names[0]
-            else:
-                assert whole == names[0]
-
-
 def test_texts(visit: Any, tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     texts = Explorer(text_project())
@@ -611,11 +564,3 @@ def test_texts(visit: Any, tmp_path: Path) -> None:
         for width in (380, 1920):
             page.set_viewport_size({"width": width, "height": 900})
             no_sideways_scrolling(page)
-
-
-def test_values(visit: Any) -> None:
-    with served(Explorer(value_project())) as address:
-        page = visit(f"{address}#test=0", 380)
-        expect(page.locator(".top figure .bars span")).to_have_count(5)
-        assert page.locator("#own-image, #own-text").first.is_hidden()
-        no_sideways_scrolling(page)

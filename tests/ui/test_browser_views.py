@@ -10,7 +10,6 @@ import pytest
 from tests.helpers.browsing import CHROMIUM, expect, no_sideways_scrolling, served
 from tests.helpers.explored import HOSTILE, M, N, picture_project, pictures
 from whence.ui.changes import what_changes
-from whence.ui.classes import compare
 from whence.ui.explorer import Explorer
 from whence.ui.requests import Changes, OfAudit, OfSamples
 
@@ -180,40 +179,6 @@ def test_the_address_keeps_what_is_asked(visit: Any, home: str, explorer: Explor
 
     shared = visit(f"{home}#test=3&as=1.5_7&group=any.0.4-6.&group=7.removed&group=any.removed&without=x")
     expect(shared.locator(".basket li")).to_have_text(["“4-6.” labelled bar ×", "#5 as dot ×", "#7 as dot ×"])
-
-
-def test_what_is_too_long_for_an_address_is_reported(visit: Any, home: str) -> None:
-    places = "_".join(str(2 * i) for i in range(700))
-    page = visit(f"{home}#tab=whatif&without={places}", ready=".asking li")
-    expect(page.locator(".asking li").last).to_have_text("… and 676 samples more")
-    expect(page.locator(".asking .long")).to_contain_text("too long for an address")
-    page.wait_for_function("!location.hash.includes('without')")
-
-
-def test_classes_side_by_side_by_address(visit: Any, home: str, explorer: Explorer) -> None:
-    page = visit(f"{home}#tab=classes", ready=VIEWS["classes"])
-    page.select_option("#compare-one", "0")
-    expect(page.locator(".comparison h3")).to_have_text("bar and other classes")
-    page.select_option("#compare-other", "2")
-    expect(page.locator(".comparison h3")).to_have_text("bar and frame")
-    assert page.url.endswith("#tab=classes&one=0&other=2")
-    sides = compare(explorer, 0, 2)["sides"]
-    words = f"{sides[0]['mistaken']} of {sides[0]['n_tests']} tests of bar"
-    expect(page.locator(".comparison")).to_contain_text(words)
-    page.reload()
-    expect(page.locator(".comparison h3")).to_have_text("bar and frame")
-    page.go_back()
-    expect(page.locator(".comparison h3")).to_have_text("bar and other classes")
-    page.go_back()
-    expect(page.locator(".comparison")).to_have_count(0)
-
-
-def test_the_gallery(visit: Any, home: str) -> None:
-    page = visit(f"{home}#tab=concepts", ready=VIEWS["concepts"])
-    concept = page.locator(".concept").first
-    assert concept.locator(".thumbs img").count() == 16
-    concept.locator(".uses a").first.click()
-    expect(page.locator(".comparison h3")).to_contain_text("and other classes")
 
 
 @pytest.mark.parametrize("width", [380, 768, 1920])

@@ -68,8 +68,3 @@ def test_a_file_of_its_own_on_narrow_and_wide_screens(visit: Any, explainer: Dua
             page = visit(f"{path.as_uri()}{part}", width, ready=".answer")
             no_sideways_scrolling(page)
             expect(page.locator(part or "#answer")).to_be_visible()
-
-
-def test_the_served_page_on_a_narrow_screen(visit: Any, home: str) -> None:
-    page = visit(f"{home}write?prompt=mira+lives+in&without=2", 380, color_scheme="dark")
-    no_sideways_scrolling(page)

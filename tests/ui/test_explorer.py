@@ -8,7 +8,6 @@ import json
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
+from tests.helpers.browsing import Page
 from tests.helpers.explored import (
     HOSTILE,
     NAMES,
@@ -39,9 +39,7 @@ from whence import DualDA, Effects
 from whence.audit import novel_inputs, wrong_labels
 from whence.core import progress
 from whence.errors import InvalidInputError, WhenceError
-from whence.explanation import Sample
 from whence.features import FeatureBank
-from whence.pages.pictures import as_small_view
 from whence.project import Project
 from whence.ui import pages, server, uploads
 from whence.ui.explorer import Explorer
@@ -388,13 +386,6 @@ def test_mistaken_questions_are_reported_in_the_stream(client: Any, question: An
 
 
 @pytest.mark.parametrize(
-    "question", [{}, {"test": -1}, {"test": 0, "more": 1}, {"test": 0, "remove": [0] * 1001}]
-)
-def test_questions_of_another_form(client: Any, question: Any) -> None:
-    assert client.post("/api/whatif", json=question, headers=POST).status_code == 422
-
-
-@pytest.mark.parametrize(
     ("body", "message"),
     [
         (b'{"test": NaN}', "finite"),
@@ -482,14 +473,6 @@ def test_a_picture_for_a_model_of_values_and_of_unknown_scale() -> None:
         uploads.image_input(scaled, np.zeros((4, 4, 3), np.uint8))
 
 
-def test_values() -> None:
-    explorer = Explorer(value_project())
-    found = get(connect(explorer), "/api/tests/1/explanation?k=2")
-    assert len(found["sample"]["values"]) == 5
-    why = explorer.project.explain([1], 2)[0]
-    np.testing.assert_allclose(found["pairs"][0]["test_map"]["values"], why.pairs[0].test_map, rtol=1e-4)
-
-
 def test_texts() -> None:
     pytest.importorskip("transformers")
     explorer = Explorer(text_project())
@@ -507,7 +490,7 @@ def test_texts() -> None:
     assert own.json()["logit"] == pytest.approx(stored["logit"], rel=1e-4)
     assert len(stored["pairs"][0]["test_map"]["values"]) == len(stored["sample"]["tokens"])
     page = pages.report_page(explorer, [0, 1], n_audit=3)
-    assert json.loads(Elements(page).data)["rows"][0]["sample"]["kind"] == "text"
+    assert json.loads(Page(page).data)["rows"][0]["sample"]["kind"] == "text"
 
 
 @pytest.mark.parametrize(
@@ -599,35 +582,12 @@ def test_parallel_answers_equal_serial_ones(client: Any) -> None:
     assert parallel == serial
 
 
-class Elements(HTMLParser):
-    """The elements of a page, and the text inside the one with the data."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.data, self.text, self._in = "", "", ""
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        self._in = dict(attrs).get("id") or tag
-
-    def handle_endtag(self, tag: str) -> None:
-        self._in = ""
-
-    def handle_data(self, data: str) -> None:
-        if self._in == "data":
-            self.data += data
-        elif self._in not in ("script", "style"):
-            self.text += data
-
-
 def test_hostile_names_stay_text(hostile: Explorer, explorer: Explorer) -> None:
     for evil, plain in (
         (pages.live_page(hostile), pages.live_page(explorer)),
         (pages.report_page(hostile, [0, 1]), pages.report_page(explorer, [0, 1])),
     ):
-        found, like = Elements(evil), Elements(plain)
+        found, like = Page(evil), Page(plain)
         assert [tag for tag, _ in found.tags] == [tag for tag, _ in like.tags]
         assert not any(name.startswith("on") for _, attributes in found.tags for name in attributes)
         assert hostile.project.path.stem in found.text
@@ -640,7 +600,7 @@ def test_hostile_names_stay_text(hostile: Explorer, explorer: Explorer) -> None:
 
 def test_a_report_needs_nothing_else(explorer: Explorer) -> None:
     html = pages.report_page(explorer, [3, 1], k=2, n_audit=4)
-    found = Elements(html)
+    found = Page(html)
     assert not any(name in ("src", "srcset", "action") for _, attributes in found.tags for name in attributes)
     links = [attributes["href"] for _, attributes in found.tags if "href" in attributes]
     assert links == ["data:,", "#explanation"]
@@ -653,15 +613,3 @@ def test_a_report_needs_nothing_else(explorer: Explorer) -> None:
     assert not re.search(r"^(import|export)\b", pages.bundle(), re.MULTILINE)
     with pytest.raises(InvalidInputError, match="'tests'"):
         pages.report_page(explorer, [M])
-
-
-def test_small_pictures_of_large_ones() -> None:
-    image = np.zeros((300, 200, 3), np.float32)
-    image[:150] = 1
-    found = as_small_view(Sample(image=image))
-    assert (found["width"], found["height"]) == (64, 96)
-    shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(found["src"].split(",")[1]))))
-    assert (shown[:48] == 255).all()
-    assert (shown[48:] == 0).all()
-    assert as_small_view(Sample(image=image[:, :, 0]))["width"] == 64
-    assert as_small_view(Sample(tokens=("x",) * 500))["tokens"] == ["x"] * 96 + [" …"]

@@ -116,17 +116,6 @@ def test_what_words_mean_is_shown_to_pointers_and_keys(visit: Any, tmp_path: Pat
         assert "relative to its objective" in other.evaluate(shown)
 
 
-def test_the_sentence_gains_reasons_as_they_are_known(visit: Any, explorer: Explorer) -> None:
-    with served(explorer) as address:
-        page = visit(f"{address}#test=0")
-        sentence = page.locator("#sentence")
-        expect(sentence).to_contain_text("supported by training samples labelled")
-        expect(sentence).to_contain_text("the training set has similar samples")
-        expect(sentence).to_contain_text("halves of the training set")
-        assert sentence.locator(".term").first.get_attribute("data-meaning")
-        page.close()
-
-
 def test_texts_have_headlines_and_a_function_hides_no_tokeniser(visit: Any) -> None:
     pytest.importorskip("transformers")
 

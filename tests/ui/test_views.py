@@ -286,7 +286,3 @@ def test_pages_of_classes_and_what_is_confused(client: Any, explorer: Explorer) 
         wanted = int(((truth == kind["truth"]) & (said == kind["predicted"])).sum())
         assert kind["count"] == wanted > 0
     assert sum(kind["count"] for kind in found["confused"]) == int((truth != said).sum())
-
-
-def test_how_many_tests_are_novel(client: Any, explorer: Explorer) -> None:
-    assert post(client, "/api/novelty")["result"] == {"novel": int(explorer.tests.novel.sum())}

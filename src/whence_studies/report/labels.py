@@ -30,10 +30,7 @@ class Box(NamedTuple):
 
     def nearest(self, point: Point) -> Point:
         """Return the box's nearest point."""
-        return (
-            min(max(point[0], self.left), self.right),
-            min(max(point[1], self.top), self.bottom),
-        )
+        return (min(max(point[0], self.left), self.right), min(max(point[1], self.top), self.bottom))
 
 
 def place_labels(points: Sequence[Point], widths: Sequence[float], area: Box) -> list[Box]:

@@ -216,7 +216,7 @@ def train(
         if file is not None:
             file.write(step, model, optimizer, generator, kept)
         for rows in _batches(len(inputs), recipe.batch_size, generator)[: recipe.steps - step]:
-            batch = _augmented(recipe, inputs[rows], generator) if images else inputs[rows]
+            batch = augment(recipe, inputs[rows], generator) if images else inputs[rows]
             output = model(batch.to(recipe.device))
             loss = cross_entropy(
                 getattr(output, "logits", output),
@@ -261,7 +261,7 @@ def _batches(n: int, batch_size: int, generator: torch.Generator) -> list[Tensor
     return [rows for rows in parts if 2 * len(rows) >= min(batch_size, n)]
 
 
-def _augmented(recipe: Recipe, images: Tensor, generator: torch.Generator) -> Tensor:
+def augment(recipe: Recipe, images: Tensor, generator: torch.Generator) -> Tensor:
     """Mirror half of a batch, and shift it, as the recipe says."""
     if not recipe.augment:
         return images

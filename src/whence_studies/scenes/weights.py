@@ -20,7 +20,7 @@ from whence.core.cache import Slot
 from whence.errors import ModelError, StoreError
 
 _FILE = "state.safetensors"
-_EVERY = 60.0  # seconds: nothing is written of a training that takes less
+WRITING_SECONDS = 60.0  # seconds: nothing is written of a training that takes less
 
 Kept = list[tuple[dict[str, Tensor], float]]
 """Weights in the course of a training, and the learning rate at each."""
@@ -109,7 +109,7 @@ class TrainingFile:
         self, step: int, model: nn.Module, optimizer: Optimizer, generator: torch.Generator, kept: Kept
     ) -> None:
         """Write where a training is, unless it did so just now."""
-        if step == 0 or time.monotonic() - self._written < _EVERY:
+        if step == 0 or time.monotonic() - self._written < WRITING_SECONDS:
             return
         tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
         for place, values in optimizer.state_dict()["state"].items():

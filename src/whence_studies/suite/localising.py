@@ -96,10 +96,7 @@ def caught_shortcuts(case: Case, metric: str, fooled: Mask, n_tests: int) -> lis
     train, tests, names = scene.train, scene.test, scene.train.class_names or ()
     on_tests, on_train = _shortcuts(tests), _shortcuts(train)
     pairs = caught_pairs(case.scores[rows], on_tests[rows, None] == on_train, _PROPONENTS)
-    results = [
-        case.row(metric, "caught", len(pairs) / len(rows)),
-        case.row(metric, "caught_of", len(rows)),
-    ]
+    results = [case.row(metric, "caught", len(pairs) / len(rows)), case.row(metric, "caught_of", len(rows))]
     if not len(pairs):
         return results
     places = [(int(rows[test]), sample) for test, sample in pairs.tolist()]
