@@ -111,6 +111,25 @@ def test_lists_of_tests(client: Any, explorer: Explorer) -> None:
     assert get(client, "/api/tests?offset=1000")["rows"] == []
 
 
+def test_an_explanation_runs_the_model_once_for_its_test_and_once_for_its_training_samples() -> None:
+    model, sizes = network(), list[int]()
+    model.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0])))
+    explorer = Explorer(project(model, pictures(N, 0), pictures(M, 1)))
+    explorer.explain(0)  # reads the tests
+
+    def run(index: int, **options: Any) -> Any:
+        sizes.clear()
+        why = explorer.explain(index, 3, **options)
+        assert sizes == [1, len(why["pairs"])]
+        return why
+
+    assert run(1)["other_scores"] is None
+    run(2, target=1)
+    explorer.solved.effects.result()
+    assert len(run(3)["other_scores"]) == 6
+    assert len(run(4, question="would change")["other_scores"]) == 6
+
+
 def test_an_explanation_is_what_the_dual_says(client: Any, explorer: Explorer) -> None:
     train, test = features(explorer)
     explainer = explorer.project.explainer
