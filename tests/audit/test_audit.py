@@ -21,9 +21,10 @@ from tests.helpers.oracle import qp
 from whence import audit
 from whence.attribution.training_features import training_features
 from whence.audit.heldout import Listed, calibrated, folds, held_out_scores
-from whence.audit.labels import nearest
 from whence.errors import InvalidInputError, NotFittedError, UnsupportedError
 from whence.features import extract
+from whence.features.novelty import nearest
+from whence.features.unit import unit_rows
 from whence.tasks import Classes
 
 K, D, N = 4, 6, 120
@@ -106,9 +107,8 @@ def test_nearest_agrees_with_scikit_learn() -> None:
     X, _, _ = data()
     rows = np.array([3, 50, 119])
     theirs = NearestNeighbors(n_neighbors=8, metric="cosine").fit(X).kneighbors(X[rows])[1]
-    np.testing.assert_array_equal(nearest(X, rows, 7), theirs[:, 1:])
-    assert nearest(X[:2], np.array([0]), 3).tolist() == [[1, -1, -1]]
-    assert nearest(X[:1], np.array([0]), 2).tolist() == [[-1, -1]]
+    unit = unit_rows(X)
+    np.testing.assert_array_equal(nearest(unit[rows], unit, 7, rows)[1], theirs[:, 1:])
 
 
 # Wrong labels

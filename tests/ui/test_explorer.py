@@ -43,7 +43,7 @@ from whence.explanation import Sample
 from whence.features import FeatureBank
 from whence.pages.pictures import as_small_view
 from whence.project import Project
-from whence.ui import pages, server, uploads
+from whence.ui import pages, routes, server
 from whence.ui.explorer import Explorer
 
 POLICY = (
@@ -494,11 +494,11 @@ def test_a_picture_for_a_model_of_values_and_of_unknown_scale() -> None:
     values = Explorer(value_project())
     assert values.info()["kind"] == "values"
     with pytest.raises(InvalidInputError, match="another shape"):
-        uploads.image_input(values, np.zeros((4, 4, 3), np.uint8))
+        routes.image_input(values, np.zeros((4, 4, 3), np.uint8))
     x, y = pictures(N, 0)
     scaled = Explorer(project(network(), (4 * x - 2, y), pictures(M, 1)))
     with pytest.raises(InvalidInputError, match="scaled in a way"):
-        uploads.image_input(scaled, np.zeros((4, 4, 3), np.uint8))
+        routes.image_input(scaled, np.zeros((4, 4, 3), np.uint8))
 
 
 def test_values() -> None:

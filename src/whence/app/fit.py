@@ -14,8 +14,7 @@ from typing import Any
 
 from whence import __version__
 from whence.app.options import Fit, Saved, as_class, numbers
-from whence.app.outputs import check_file, write_out
-from whence.app.terminal import say, show_progress
+from whence.app.terminal import check_file, say, show_progress, write_out
 from whence.core.cache import Cache
 from whence.core.checks import check_choice
 from whence.core.display import counted, in_words
@@ -204,10 +203,10 @@ def _faithfulness(
         bank = Project(out, configuration, attributor, samples).test_bank
     faith = attributor.faithfulness(features=taken(as_float32(bank.features), bank.valid))
     first, second = task.measures
-    said = f"{first} {faith.agreement:.4f} with the model, {second} {faith.logit_cosine:.4f}"
+    result = f"{first} {faith.agreement:.4f} with the model, {second} {faith.logit_cosine:.4f}"
     if faith.mcc is not None:
-        said = f"{faith.agreement:.2%} agreement with the model, MCC {faith.mcc:.4f}"
-    return f"{said}, on {counted(faith.n_tests, 'held-out sample')}, {time.perf_counter() - started:.1f} s"
+        result = f"{faith.agreement:.2%} agreement with the model, MCC {faith.mcc:.4f}"
+    return f"{result}, on {counted(faith.n_tests, 'held-out sample')}, {time.perf_counter() - started:.1f} s"
 
 
 def _by_frequency(bands: Bands) -> str:

@@ -13,7 +13,7 @@ from scipy.special import log_softmax
 
 from whence import engine
 from whence.core.arrays import Doubles, Floats, Ints
-from whence.errors import InvalidInputError
+from whence.core.checks import check_that
 from whence.model.heads import Head
 from whence.svm import solve_path
 
@@ -116,10 +116,7 @@ def held_out_scores(
     n_folds : from 2 to N, which leaves out single samples
     """
     n = len(labels)
-    if not 2 <= n_folds <= n:
-        raise InvalidInputError(
-            f"'n_folds' must lie between 2 and the number of samples, {n}. Got {n_folds}."
-        )
+    check_that(2 <= n_folds <= n, "n_folds", f"lie between 2 and the number of samples, {n}", n_folds)
     fold = folds(labels, n_folds, seed)
     seen, named = np.unique(labels, return_inverse=True)
     Cs = [(place, [kappa / total_norm(features[:, place]) * n for kappa in kappas]) for place in places]

@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 
 from whence.attribution.training_features import training_features
-from whence.audit.access import plain, surrogate_of, tests_of
+from whence.audit.access import surrogate_of, tests_of
 from whence.audit.groups import group_attribution
 from whence.audit.heldout import total_norm
 from whence.core.arrays import Doubles, Floats, Ints
-from whence.core.checks import check_count, to_array
+from whence.core.checks import check_count, check_that, to_array
 from whence.core.display import Columns, displayed
 from whence.core.progress import bar
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank
 from whence.methods import DualDA
+from whence.pages.pictures import plain
 from whence.relevance.concepts import Concepts
 from whence.svm import solve
 from whence.svm.inputs import check_C
@@ -83,8 +84,7 @@ class SharedEvidence:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in plain types that JSON takes."""
-        values: dict[str, Any] = plain(self)
-        return values
+        return dict(plain(self))
 
 
 def shared_evidence(
@@ -161,8 +161,7 @@ def _tests(
 ) -> tuple[Doubles, int]:
     """Features (B, d) of the set, and the class whose evidence is looked for."""
     if target is not None:
-        if to_array("target", target).ndim != 0:
-            raise InvalidInputError(f"'target' must be one class for the whole set. Got {target!r}.")
+        check_that(to_array("target", target).ndim == 0, "target", "be one class for the whole set", target)
         target = int(explainer.task_.check_target(target, 1)[0])
     if x is None and test_features is None:
         if target is None:
@@ -212,9 +211,8 @@ def _directions(
     shown = concepts.vectors @ mean
     evidence = pull * shown
     samples = np.flatnonzero(explainer.used_)
-    best = np.argsort(-evidence, kind="stable")[:n]
     directions = []
-    for j in best:
+    for j in np.argsort(-evidence, kind="stable")[:n]:
         v = concepts.vectors[j] * (1.0 if shown[j] >= 0 else -1.0)
         order = np.argsort(-(X @ v), kind="stable")[:k]
         directions.append(Direction(concepts.names[j], v, float(evidence[j]), samples[order]))

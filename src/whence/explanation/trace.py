@@ -11,10 +11,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Ints, Mask
-from whence.core.checks import is_integer, shown
+from whence.core.checks import check_that, is_integer
 from whence.core.display import displayed, line, table
 from whence.data.corpus import Around
-from whence.errors import InvalidInputError
 from whence.explanation.record import Explanation
 
 EDGES = (0, 1, 10, 100)
@@ -317,10 +316,8 @@ class Trace:
 
     def check_token(self, token: Any) -> int:
         """Return the place of a token in the answer, counted from its beginning, or raise."""
-        if not is_integer(token) or not -len(self) <= token < len(self):
-            raise InvalidInputError(
-                f"'token' must be the place of one of the answer's {len(self)} tokens. Got {shown(token)}."
-            )
+        rule = f"be the place of one of the answer's {len(self)} tokens"
+        check_that(is_integer(token) and -len(self) <= token < len(self), "token", rule, token)
         return int(token) % len(self)
 
     def to_dict(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from whence.core.arrays import Array, Ints, Mask
-from whence.core.checks import as_int64, real_array, to_array
+from whence.core.checks import as_int64, check_finite, check_shape, check_that, real_array, to_array
 from whence.errors import InvalidInputError
 
 _LARGEST = 1e150
@@ -19,16 +19,12 @@ def numbers(name: str, values: Any, shape: tuple[int | None, ...]) -> Array:
     array = real_array(name, values)
     if array.dtype.kind in "bu":  # which have no negative values, not even of their differences
         array = array.astype(np.float64)
-    _check_shape(name, array, shape)
+    check_shape(name, array, shape)
     rows = max(1, _BLOCK // max(1, array[:1].size))
     for start in range(0, len(array), rows):
         block = array[start : start + rows]
-        finite = np.isfinite(block)
-        if not finite.all():
-            place = np.argwhere(~finite)[0]
-            place[0] += start
-            value = array[tuple(place)]
-            raise InvalidInputError(f"'{name}' must be finite. Got {value} at {tuple(map(int, place))}.")
+        if not np.isfinite(block).all():
+            check_finite(name, array)
         if array.dtype.itemsize >= 8 and max(abs(block.max()), abs(block.min())) > _LARGEST:
             raise InvalidInputError(
                 f"'{name}' must be within ±{_LARGEST:g}, whose squares can be added. Scale them down."
@@ -39,36 +35,25 @@ def numbers(name: str, values: Any, shape: tuple[int | None, ...]) -> Array:
 def classes(name: str, values: Any, n: int | None = None) -> Ints:
     """Return integers (n,), or raise."""
     array = to_array(name, values)
-    _check_shape(name, array, (n,))
-    if array.dtype.kind not in "iu":
-        raise InvalidInputError(f"'{name}' must be integers. Got dtype {array.dtype}.")
+    check_shape(name, array, (n,))
+    check_that(array.dtype.kind in "iu", name, "be integers", array.dtype)
     return as_int64(name, array)
 
 
 def mask(name: str, values: Any, shape: tuple[int | None, ...]) -> Mask:
     """Return booleans of a shape, or raise."""
     array = to_array(name, values)
-    _check_shape(name, array, shape)
-    if array.dtype != np.bool_:
-        raise InvalidInputError(
-            f"'{name}' must be booleans, True for the samples that are meant. Got dtype {array.dtype}. "
-            "Of indices, make mask = np.zeros(n, bool); mask[indices] = True."
-        )
+    check_shape(name, array, shape)
+    fix = "Of indices, make mask = np.zeros(n, bool); mask[indices] = True."
+    rule = "be booleans, True for the samples that are meant"
+    check_that(array.dtype == np.bool_, name, rule, array.dtype, fix)
     return array
 
 
 def split_mask(name: str, values: Any, n: int, what: str = "samples") -> Mask:
     """Return booleans (n,) with both values among them, or raise."""
     marked = mask(name, values, (n,))
-    if marked.all() or not marked.any():
-        raise InvalidInputError(
-            f"'{name}' must mark some of the {what} and not all. Got {int(marked.sum())} of {n}."
-        )
+    check_that(
+        not marked.all() and marked.any(), name, f"mark some of the {n} {what} and not all", marked.sum()
+    )
     return marked
-
-
-def _check_shape(name: str, array: Array, shape: tuple[int | None, ...]) -> None:
-    fits = array.ndim == len(shape) and all(m in (None, n) for m, n in zip(shape, array.shape, strict=True))
-    if not fits or array.size == 0:
-        wanted = ", ".join("any" if m is None else str(m) for m in shape)
-        raise InvalidInputError(f"'{name}' must have shape ({wanted}). Got {array.shape}.")

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from whence.core.arrays import Doubles, Ints, Mask
-from whence.errors import InvalidInputError
+from whence.core.checks import check_that
 
 
 def standard_error(values: Doubles, groups: Ints) -> Doubles:
@@ -79,8 +79,7 @@ def ties_of_runs(values: Doubles, *, level: float = 0.95) -> Mask:
     array([ True,  True, False])
     """
     M, S = values.shape
-    if S < 2:
-        raise InvalidInputError(f"'values' must have at least two runs, to estimate their spread. Got {S}.")
+    check_that(S >= 2, "values", "have at least two runs, to estimate their spread", S)
     means = values.mean(axis=1)
     freedom = (M - 1) * (S - 1)
     rest = values - means[:, None] - values.mean(axis=0) + values.mean()

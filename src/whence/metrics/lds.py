@@ -13,7 +13,6 @@ from scipy.stats import rankdata
 from whence.core.arrays import Array, Doubles, Ints, Mask
 from whence.core.checks import check_count, check_seed, check_share, check_that, to_array
 from whence.core.display import Columns, displayed
-from whence.errors import InvalidInputError
 from whence.metrics.arrays import mask, numbers
 from whence.metrics.comparison import interval, table, tied
 
@@ -31,8 +30,7 @@ def random_subsets(n_train: int, m: int, fraction: float = 0.5, seed: int = 0) -
     n_train = check_count("n_train", n_train)
     m = check_count("m", m)
     fraction = check_share("fraction", fraction)
-    if n_train * m > _LARGEST:
-        raise InvalidInputError(f"'m' × 'n_train' must be at most {_LARGEST:,}. Got {m} × {n_train}.")
+    check_that(n_train * m <= _LARGEST, "m", f"be at most {_LARGEST // n_train:,} for {n_train} samples", m)
     rng = np.random.default_rng(check_seed(seed))
     size = round(fraction * n_train)
     return np.array([rng.permutation(n_train) < size for _ in range(m)])
@@ -60,10 +58,7 @@ def lds(scores: Any, subsets_mask: Any, outputs: Any) -> Doubles:
     >>> lds(np.array([[3.0, 2.0, 1.0]]), subsets, np.array([[5.0], [4.0], [3.5]]))
     array([1.])
     """
-    values = numbers("scores", scores, (None, None))
-    subsets, targets = _checked(subsets_mask, outputs, values)
-    every = np.ones((1, len(subsets)))
-    rhos: Doubles = _correlations(_predicted_sums(values, subsets), targets.mean(axis=0), every)[0]
+    rhos: Doubles = _rhos(numbers("scores", scores, (None, None)), subsets_mask, outputs)[0]
     return rhos
 
 
@@ -94,11 +89,8 @@ def lds_reliability(outputs: Any) -> Reliability:
     """
     array = numbers("outputs", outputs, (None, None, None))
     S, m, _ = array.shape
-    if S < 2 or m < 3:
-        raise InvalidInputError(
-            "'outputs' must have shape (seeds, m, T) with at least 2 seeds and 3 models. "
-            f"Got {array.shape}. Train on each subset with another seed."
-        )
+    rule = "have shape (seeds, m, T) with at least 2 seeds and 3 models"
+    check_that(S >= 2 and m >= 3, "outputs", rule, array.shape, "Train on each subset with another seed.")
     every = np.ones((1, m))
     pairs = [_correlations(array[a].T, array[b], every).mean() for a, b in combinations(range(S), 2)]
     r = float(np.mean(pairs))
@@ -191,7 +183,7 @@ def compare_lds(
     for name, one in scores.items():
         several = _by_model(f"scores[{name!r}]", one, len(by_explained) if given.ndim == 4 else None)
         pairs = zip(several, by_explained, strict=True)
-        by_model = [_drawn_means(values, subsets_mask, asked, counts) for values, asked in pairs]
+        by_model = [_rhos(values, subsets_mask, asked, counts).mean(axis=1) for values, asked in pairs]
         means.append((shares * np.stack(by_model, axis=1)).sum(axis=1))
     drawn = np.array(means)  # (method, 1 + draws)
     low, high = interval(drawn[:, 1:], level)
@@ -220,24 +212,18 @@ def _by_model(name: str, scores: Any, models: int | None) -> Array:
     return numbers(name, scores, (models, None, None))
 
 
-def _drawn_means(scores: Array, subsets_mask: Any, outputs: Any, counts: Doubles) -> Doubles:
-    """Mean LDS (draws,) over the tests, model j taken counts[:, j] times."""
-    subsets, targets = _checked(subsets_mask, outputs, scores)
-    means: Doubles = _correlations(_predicted_sums(scores, subsets), targets.mean(axis=0), counts).mean(
-        axis=1
-    )
-    return means
-
-
-def _checked(subsets_mask: Any, outputs: Any, scores: Array) -> tuple[Mask, Array]:
-    """Subsets (m, N) and outputs (seeds, m, T) that fit the scores, or raise."""
+def _rhos(scores: Array, subsets_mask: Any, outputs: Any, counts: Doubles | None = None) -> Doubles:
+    """LDS (draws, T), model j taken counts[:, j] times; on all models once where counts is None."""
     T, N = scores.shape
     subsets = mask("subsets_mask", subsets_mask, (None, N))
     m = len(subsets)
     check_that(m >= 3, "subsets_mask", "have at least 3 subsets", m)
     array = to_array("outputs", outputs)
     several = array[None] if array.ndim == 2 else array
-    return subsets, numbers("outputs", several, (None, m, T)).astype(np.float64)
+    targets = numbers("outputs", several, (None, m, T)).astype(np.float64).mean(axis=0)
+    return _correlations(
+        _predicted_sums(scores, subsets), targets, np.ones((1, m)) if counts is None else counts
+    )
 
 
 def _predicted_sums(scores: Array, subsets: Mask) -> Doubles:

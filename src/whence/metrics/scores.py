@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whence.core.arrays import Array, Doubles, Mask
-from whence.core.checks import check_count, check_seed, is_integer, shown
+from whence.core.checks import check_count, check_seed, check_that, is_integer
 from whence.core.display import displayed
-from whence.errors import InvalidInputError
 from whence.metrics.arrays import classes, numbers, split_mask
 
 _LARGEST = 1 << 32  # random scores at a time
@@ -70,8 +69,7 @@ def _hits_among_top(scores: Any, tests: tuple[str, Any], trains: tuple[str, Any]
     k = check_count("k", k)
     values = numbers("scores", scores, (None, None))
     T, N = values.shape
-    if k > N:
-        raise InvalidInputError(f"'k' must be at most the {N} training samples. Got {k}.")
+    check_that(k <= N, "k", f"be at most the {N} training samples", k)
     ours, theirs = classes(*tests, T), classes(*trains, N)
     rows = max(1, _BLOCK // N)
     parts = [
@@ -193,8 +191,7 @@ def fooled(before: Any, after: Any, true_labels: Any, shortcut_class: int) -> Ma
     shortcut_class
         Class that has the shortcut in the training set.
     """
-    if not is_integer(shortcut_class):
-        raise InvalidInputError(f"'shortcut_class' must be a class. Got {shown(shortcut_class)}.")
+    check_that(is_integer(shortcut_class), "shortcut_class", "be a class", shortcut_class)
     labels = classes("true_labels", true_labels)
     clean, perturbed = classes("before", before, len(labels)), classes("after", after, len(labels))
     flipped: Mask = (labels != shortcut_class) & (clean != shortcut_class) & (perturbed == shortcut_class)
@@ -239,10 +236,8 @@ def random_scores(n_tests: int, n_train: int, seed: int = 0) -> Doubles:
     """
     n_tests = check_count("n_tests", n_tests)
     n_train = check_count("n_train", n_train)
-    if n_tests * n_train > _LARGEST:
-        raise InvalidInputError(
-            f"'n_tests' × 'n_train' must be at most {_LARGEST:,}. Got {n_tests} × {n_train}."
-        )
+    most = _LARGEST // n_train
+    check_that(n_tests <= most, "n_tests", f"be at most {most:,} for {n_train} training samples", n_tests)
     return np.random.default_rng(check_seed(seed)).standard_normal((n_tests, n_train))
 
 
@@ -285,8 +280,7 @@ def sparsity_curve(scores: Any, shares: Any) -> SparsityCurve:
     """
     values = numbers("scores", scores, (None, None))
     x = numbers("shares", shares, (None,)).astype(np.float64)
-    if x.min() < 0 or x.max() > 1:
-        raise InvalidInputError(f"'shares' must lie in [0, 1]. Got {x.min()} to {x.max()}.")
+    check_that(x.min() >= 0 and x.max() <= 1, "shares", "lie in [0, 1]", x.tolist())
     held = np.array([_held(row.astype(np.float64), x) for row in values])  # (T, 3, S)
     tests = np.isfinite(held).sum(axis=0)
     means = np.divide(np.nansum(held, axis=0), tests, out=np.full(tests.shape, np.nan), where=tests > 0)

@@ -12,23 +12,9 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from whence.core.display import number
+from whence.pages import style, texts
 from whence.pages.glossary import GLOSSARY, glossed
 from whence.pages.pictures import data_uri
-from whence.pages.style import (
-    a_bar,
-    bars,
-    drawn,
-    ends,
-    heat,
-    heights,
-    level,
-    percent,
-    scale,
-    signed,
-    strongest,
-    unwritten,
-)
-from whence.pages.texts import begun, breaks, headline, readable
 
 CITATION = (
     "Galip Ümit Yolcu, Moritz Weckbecker, Thomas Wiegand, Wojciech Samek, Sebastian Lapuschkin: "
@@ -74,14 +60,10 @@ def render(template: str, packages: Sequence[str], look: Look, **context: Any) -
 
     Parameters
     ----------
-    template
-        One that extends ``base.html``.
-    packages
-        Packages whose templates are searched, in this order; this one's come last.
-    look
-        The page's style and script.
-    context
-        What the template shows.
+    template : one that extends ``base.html``
+    packages : packages whose templates are searched, in this order; this one's come last
+    look : the page's style and script
+    context : what the template shows
     """
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
@@ -92,28 +74,8 @@ def render(template: str, packages: Sequence[str], look: Look, **context: Any) -
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = (
-        a_bar,
-        bars,
-        begun,
-        breaks,
-        data_uri,
-        ends,
-        glossed,
-        headline,
-        heights,
-        level,
-        named,
-        number,
-        percent,
-        readable,
-        signed,
-    )
-    environment.filters |= {function.__name__: function for function in filters}
-    functions = (drawn, heat, scale, strongest, unwritten)
-    environment.globals |= {"citation": CITATION, "terms": GLOSSARY} | {
-        function.__name__: function for function in functions
-    }
+    environment.filters |= {function.__name__: function for function in _FILTERS}
+    environment.globals |= {"citation": CITATION, "terms": GLOSSARY, **{f.__name__: f for f in _FUNCTIONS}}
     return environment.get_template(template).render(look=look, **context)
 
 
@@ -124,8 +86,15 @@ def read(package: str, path: str) -> str:
 
 def named(name: str) -> Markup:
     """Write a class's name: of a long one the ends, and the whole as its title."""
-    short = ends(name)
+    short = style.ends(name)
     return escape(name) if short == name else Markup('<span title="{}">{}</span>').format(name, short)
+
+
+_FILTERS = (
+    data_uri, glossed, named, number, style.a_bar, style.bars, style.ends, style.heights, style.level,
+    style.percent, style.signed, texts.begun, texts.breaks, texts.headline, texts.readable,
+)  # fmt: skip
+_FUNCTIONS = (style.drawn, style.heat, style.scale, style.strongest, style.unwritten)
 
 
 def _hash(text: str) -> str:

@@ -120,7 +120,7 @@ def what_changes(explorer: Explorer, asked: Changes) -> Answer:
 
     Of the ``changed_tests`` the first are listed; ``fixed`` of them become right, ``broken`` wrong.
     """
-    own, tests, changes = explorer.project.explainer, explorer.tests, resolved(explorer, asked)
+    explainer, tests, changes = explorer.project.explainer, explorer.tests, resolved(explorer, asked)
     if not any(changes):
         raise InvalidInputError("'changes' must change a training sample. These change none.")
     other = explorer.solved.changed(*changes)
@@ -130,7 +130,7 @@ def what_changes(explorer: Explorer, asked: Changes) -> Answer:
     n_tests = int(tests.valid.sum())
     states = [
         {"accuracy": float(hits.sum() / n_tests), "n_support": len(one.support_), "gap": one.gap_}
-        for one, hits in zip((own, other), right, strict=True)
+        for one, hits in zip((explainer, other), right, strict=True)
     ]
     return {
         "n_removed": len(changes.remove),
@@ -154,10 +154,10 @@ def _listed(explorer: Explorer, other: DualDA, changes: Resolved, places: Ints, 
     """
     if not len(places):
         return []
-    own, tests = explorer.project.explainer, explorer.tests
+    explainer, tests = explorer.project.explainer, explorer.tests
     f, had, rows = tests.features[places], tests.surrogate_labels[places], np.arange(len(places))
-    logits = [one.surrogate_.logits(f).cpu().numpy()[rows, had] for one in (own, other)]
-    tau = _part(own, [*changes.remove, *changes.relabel], f, had)
+    logits = [one.surrogate_.logits(f).cpu().numpy()[rows, had] for one in (explainer, other)]
+    tau = _part(explainer, [*changes.remove, *changes.relabel], f, had)
     effects, predicted = explorer.solved.effects.ready, None
     if effects is not None:
         asked = _of_effects(explorer, effects, places.tolist(), changes, had.tolist())

@@ -77,7 +77,7 @@ def note(project: Project) -> str:
     return ""
 
 
-class Solved:
+class Surrogates:
     """Surrogates of a project, solved once each, with a lock of their own: explanations go on meanwhile."""
 
     def __init__(self, project: Project, max_seconds: float | None) -> None:
@@ -88,7 +88,7 @@ class Solved:
         self._max_seconds = max_seconds
         self.effects: Background[Effects] = Background(self._fit_effects)
         self._effects_project: Project | None = None
-        self.novelty: Background[Novelty] = Background(lambda: project.usualness)
+        self.novelty: Background[Novelty] = Background(lambda: project.novelty)
         self.wrong_labels: Background[WrongLabels] = Background(self._rank)
 
     def _fit_effects(self) -> Effects:

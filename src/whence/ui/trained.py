@@ -11,12 +11,12 @@ import numpy as np
 
 from whence.audit import WrongLabels
 from whence.core.arrays import Ints
+from whence.core.checks import check_that
 from whence.data.items import split
-from whence.errors import InvalidInputError
 from whence.project import Project
 from whence.surrogate.identity import check_training
 from whence.ui.requests import Answer, WantedTraining
-from whence.ui.solved import Solved
+from whence.ui.solved import Surrogates
 from whence.ui.tested import samples_of
 
 _NEIGHBOURS = 5  # shown of a sample in the audit queue
@@ -26,7 +26,7 @@ _PLACES = re.compile(r"\s*\d{1,9}(\s*[-–]\s*\d{1,9})?(\s*[,;\s]\s*\d{1,9}(\s*[
 class Trained:
     """The training set that was fitted, sample by sample."""
 
-    def __init__(self, project: Project, solved: Solved) -> None:
+    def __init__(self, project: Project, solved: Surrogates) -> None:
         self.project, self.solved = project, solved
 
     def samples(self, indices: Sequence[int]) -> list[Answer]:
@@ -126,8 +126,7 @@ def _listed(words: str, n: int) -> Any:
     fits = np.zeros(n, bool)
     for first, last in re.findall(r"(\d+)(?:\s*[-–]\s*(\d+))?", words):
         a, b = int(first), int(last or first)
-        if b < a:
-            raise InvalidInputError(f"'search' must name ranges that ascend. Got {first}-{last}.")
+        check_that(a <= b, "search", "name ranges that ascend", f"{first}-{last}")
         fits[a : b + 1] = True
     return fits
 
