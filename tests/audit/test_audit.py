@@ -20,7 +20,7 @@ from tests.audit.cases import dualda
 from tests.helpers.oracle import qp
 from whence import audit
 from whence.attribution.training_features import training_features
-from whence.audit.heldout import Listed, calibrated, folds, held_out_scores
+from whence.audit.heldout import Listed, calibrate, folds, held_out_scores
 from whence.errors import InvalidInputError, NotFittedError, UnsupportedError
 from whence.features import extract
 from whence.features.novelty import nearest
@@ -86,20 +86,20 @@ def test_calibration_meets_the_conditions_of_the_most_likely() -> None:
     rng = np.random.default_rng(1)
     y = np.arange(200) % 3
     scores = np.eye(3)[y] + rng.normal(size=(200, 3)) + [3.0, 0.0, -1.0]
-    p = np.exp(calibrated(scores, Listed.all_of(y)))
+    p = np.exp(calibrate(scores, Listed.all_of(y)))
     np.testing.assert_allclose(p.sum(axis=1), 1.0)
     np.testing.assert_allclose(p.sum(axis=0), np.bincount(y), atol=1e-3)
     np.testing.assert_allclose((p * scores).sum(), scores[np.arange(200), y].sum(), atol=1e-2)
     # Scores that are shifted, scaled and favour a class mean the same.
     moved = 7.0 * scores + rng.normal(size=(200, 1)) + [0.0, 5.0, 0.0]
-    np.testing.assert_allclose(np.exp(calibrated(moved, Listed.all_of(y))), p, atol=1e-4)
+    np.testing.assert_allclose(np.exp(calibrate(moved, Listed.all_of(y))), p, atol=1e-4)
 
 
 def test_calibration_of_a_class_without_labels_and_of_separable_scores() -> None:
     y = np.array([0, 0, 2, 2])
     listed = Listed.all_of(y)
     np.testing.assert_array_equal(listed.seen, [0, 2])
-    logs = calibrated(np.eye(2)[y // 2], listed)
+    logs = calibrate(np.eye(2)[y // 2], listed)
     np.testing.assert_allclose(np.exp(logs[np.arange(4), listed.label_column]), 1.0)
 
 

@@ -19,7 +19,6 @@ from whence import DualDA, engine
 from whence.errors import InvalidInputError, StoreError
 from whence.methods import get
 from whence.metrics.arrays import numbers
-from whence.metrics.comparison import ties_of_runs
 from whence.metrics.scores import mislabeling_placements
 from whence_studies import (
     FRACTIONS,
@@ -48,6 +47,7 @@ from whence_studies import (
     surrogate_faithfulness,
     weighted_mean,
 )
+from whence_studies.comparison import ties_of_runs
 
 RNG = np.random.default_rng(7)
 T, N, K = 40, 300, 5

@@ -203,7 +203,7 @@ def folds(labels: Ints, n_folds: int, seed: int) -> Ints:
     return fold
 
 
-def calibrated(scores: Floats, listed: Listed) -> Doubles:
+def calibrate(scores: Floats, listed: Listed) -> Doubles:
     """Turn scores (N, T) into log-probabilities log softmax(β s_i + b) that fit the labels best.
 
     β ≥ 0 and one offset per class maximise the likelihood, which is concave, so there is one best answer: the
@@ -213,7 +213,7 @@ def calibrated(scores: Floats, listed: Listed) -> Doubles:
     --------
     >>> import numpy as np
     >>> listed = Listed.all_of(np.array([0, 1, 1]))
-    >>> p = np.exp(calibrated(np.array([[1.0, 0.0], [0.5, 0.0], [0.0, 0.5]]), listed))
+    >>> p = np.exp(calibrate(np.array([[1.0, 0.0], [0.5, 0.0], [0.0, 0.5]]), listed))
     >>> p.sum(axis=0).round(3)
     array([1., 2.])
     """

@@ -14,7 +14,6 @@ from whence.core.arrays import Array, Doubles, Ints, Mask
 from whence.core.checks import check_count, check_seed, check_share, check_that, to_array
 from whence.core.display import Columns, displayed
 from whence.metrics.arrays import mask, numbers
-from whence.metrics.comparison import interval, table, tied
 
 _LARGEST = 1 << 32  # entries of a mask at a time
 
@@ -253,3 +252,24 @@ def _centred_ranks(values: Doubles, counts: Doubles) -> Doubles:
     # The ranks of m observations always have the mean (m + 1)/2, shared or not.
     ranks: Doubles = (upto - (n - 1) / 2)[:, places] - (counts.shape[1] + 1) / 2
     return ranks
+
+
+def tied(drawn: Doubles, level: float) -> Mask:
+    """Return for which rows of drawn means (M, draws) the interval of their difference holds 0, (M, M)."""
+    low, high = interval(drawn[:, None] - drawn, level)
+    held: Mask = (low <= 0) & (high >= 0)
+    return held
+
+
+def interval(drawn: Doubles, level: float) -> Doubles:
+    """Ends (2, …) of the interval that holds ``level`` of the draws (…, draws)."""
+    return np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=-1)
+
+
+def table(heads: str, methods: tuple[str, ...], cells: list[str], order: Ints, ties: Mask) -> str:
+    """Write a table in Markdown: methods in an order, each with its cells and the others it is tied with."""
+    lines = [f"| method | {heads} | tied with |", "|---" * (heads.count("|") + 3) + "|"]
+    for i in order:
+        same = [name for j, name in enumerate(methods) if ties[i, j] and j != i]
+        lines.append(f"| {methods[i]} | {cells[i]} | {', '.join(same) or '–'} |")
+    return "\n".join(lines)

@@ -1,7 +1,7 @@
 """Metrics on score matrices (test, train) and labels: positive is evidence for the target class.
 
 Where a metric is a mean over tests, the function gives one value per test. The published number is their
-mean; ``whence.metrics.comparison`` has its uncertainty, and which methods are tied.
+mean; ``whence_studies.comparison`` has its uncertainty, and which methods are tied.
 """
 
 from __future__ import annotations

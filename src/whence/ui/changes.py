@@ -25,7 +25,7 @@ class Resolved(NamedTuple):
     relabel: dict[int, int]
 
 
-def resolved(explorer: Explorer, asked: Changes) -> Resolved:
+def resolve(explorer: Explorer, asked: Changes) -> Resolved:
     """Find the samples that are named one by one, by class, by search or by the audit.
 
     Of a sample that is named several times the first counts, and those named one by one come first. A new
@@ -65,7 +65,7 @@ def what_if(explorer: Explorer, asked: Question) -> Answer:
     ``first_order`` is the change of the target's logit by effects: predicted to first order, exact by solving
     their surrogate again, and whether the two disagree; None where effects are not fitted yet.
     """
-    before, tests, changes = explorer.project.explainer, explorer.tests, resolved(explorer, asked)
+    before, tests, changes = explorer.project.explainer, explorer.tests, resolve(explorer, asked)
     f = tests.features[explorer.project.read_tests([asked.test])]
     target = explorer.wanted(asked.test, asked.target)
     after = explorer.solved.changed(*changes)
@@ -120,7 +120,7 @@ def what_changes(explorer: Explorer, asked: Changes) -> Answer:
 
     Of the ``changed_tests`` the first are listed; ``fixed`` of them become right, ``broken`` wrong.
     """
-    explainer, tests, changes = explorer.project.explainer, explorer.tests, resolved(explorer, asked)
+    explainer, tests, changes = explorer.project.explainer, explorer.tests, resolve(explorer, asked)
     if not any(changes):
         raise InvalidInputError("'changes' must change a training sample. These change none.")
     other = explorer.solved.changed(*changes)

@@ -101,10 +101,10 @@ def report_page(
         "classes": classes(explorer) if whole else None,
         "notes": {index: note._asdict() for index, note in (notes or {}).items()},
     }
-    return _render(replace(live_look(), live=False), report=True, **data, data=embedded(data))
+    return _render(replace(live_look(), live=False), report=True, **data, data=embed(data))
 
 
-def embedded(data: Any) -> str:
+def embed(data: Any) -> str:
     """Write data as JSON that can stand inside a page: nothing in it ends the element or begins another.
 
     A picture stands in it once, as one of ``pictures``; each ``src`` is its place there.

@@ -88,13 +88,13 @@ def _own(app: FastAPI, explorer: Explorer) -> None:
         question: Asked = None,
     ) -> Answer:
         """Explain an input of one's own: a picture (image/*) or a text (text/plain) as the body."""
-        x = own_input(explorer, request.headers.get("content-type", ""), body)
+        x = read_upload(explorer, request.headers.get("content-type", ""), body)
         return explorer.explain_own(x, k, target, C, question)
 
     @app.post("/api/typicality")
     def own_typicality(request: Request, body: Annotated[bytes, Depends(_body)]) -> Answer:
         """How typical an input of one's own is, sent as for /api/explanation."""
-        return explorer.typicality_own(own_input(explorer, request.headers.get("content-type", ""), body))
+        return explorer.typicality_own(read_upload(explorer, request.headers.get("content-type", ""), body))
 
 
 def _training(app: FastAPI, explorer: Explorer) -> None:
@@ -167,10 +167,10 @@ def _solved(app: FastAPI, explorer: Explorer) -> None:
 
 
 def _answered(run: Run[Any], data: Callable[[Any], Any] = lambda result: result) -> StreamingResponse:
-    return StreamingResponse(followed(run, data), media_type="application/x-ndjson")
+    return StreamingResponse(follow(run, data), media_type="application/x-ndjson")
 
 
-def followed(run: Run[Any], data: Callable[[Any], Any], beat: float = 0.5) -> Iterator[str]:
+def follow(run: Run[Any], data: Callable[[Any], Any], beat: float = 0.5) -> Iterator[str]:
     """Return every ``beat`` seconds how far work is, whoever began it, and then its result."""
     while not run.ends_within(beat):
         yield json.dumps(run.progress._asdict()) + "\n"
@@ -190,12 +190,12 @@ async def _body(request: Request) -> bytes:
 # Uploads: pictures and texts, made into what the model takes
 
 
-def own_input(explorer: Explorer, kind: str, body: bytes) -> Any:
+def read_upload(explorer: Explorer, kind: str, body: bytes) -> Any:
     """Make a batch of one of an upload with its content type."""
     if kind.startswith("text/plain"):
         return text_input(explorer, body)
     if kind.startswith("image/"):
-        return image_input(explorer, decoded(body))
+        return image_input(explorer, decode_picture(body))
     raise InvalidInputError(f"An upload must be a picture or plain text. Got {kind or 'no content type'}.")
 
 
@@ -239,7 +239,7 @@ def image_input(explorer: Explorer, pixels: Any) -> Any:
     return torch.from_numpy((planes if like.max() > 1 else planes / 255)[None].copy())
 
 
-def decoded(body: bytes) -> Any:
+def decode_picture(body: bytes) -> Any:
     """Decode a picture to bytes (height, width, 3), or raise."""
     with optional_import("Pictures need Pillow. Install whence[images]."):
         from PIL import Image, ImageOps

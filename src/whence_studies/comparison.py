@@ -7,6 +7,7 @@ from scipy.special import stdtrit
 
 from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.checks import check_that
+from whence.metrics.lds import tied
 
 
 def standard_error(values: Doubles, groups: Ints) -> Doubles:
@@ -40,27 +41,6 @@ def ties(values: Doubles, groups: Ints, *, level: float = 0.95, draws: int = 4_0
     counts = np.random.default_rng(seed).multinomial(G, np.full(G, 1 / G), size=draws)  # (draws, G)
     means = (counts @ sums.T) / (counts @ sizes)[:, None]  # (draws, M)
     return tied(means.T, level)
-
-
-def tied(drawn: Doubles, level: float) -> Mask:
-    """Return for which rows of drawn means (M, draws) the interval of their difference holds 0, (M, M)."""
-    low, high = interval(drawn[:, None] - drawn, level)
-    held: Mask = (low <= 0) & (high >= 0)
-    return held
-
-
-def interval(drawn: Doubles, level: float) -> Doubles:
-    """Ends (2, …) of the interval that holds ``level`` of the draws (…, draws)."""
-    return np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=-1)
-
-
-def table(heads: str, methods: tuple[str, ...], cells: list[str], order: Ints, ties: Mask) -> str:
-    """Write a table in Markdown: methods in an order, each with its cells and the others it is tied with."""
-    lines = [f"| method | {heads} | tied with |", "|---" * (heads.count("|") + 3) + "|"]
-    for i in order:
-        same = [name for j, name in enumerate(methods) if ties[i, j] and j != i]
-        lines.append(f"| {methods[i]} | {cells[i]} | {', '.join(same) or '–'} |")
-    return "\n".join(lines)
 
 
 def ties_of_runs(values: Doubles, *, level: float = 0.95) -> Mask:
