@@ -85,7 +85,7 @@ def test_it_says_how_far_to_trust_it(trace: Trace) -> None:
     assert "at all 2 words." in sentences(sure)[1]
     assert "In places like" not in sure.to_html()
     assert "The answer was given" not in trace.to_html()
-    assert "the model itself would write 1 of its 2 words." in replace(trace, written=False).to_html()
+    assert "the model itself would generate 1 of its 2 words." in replace(trace, written=False).to_html()
     assert "Low agreement" not in html
     few = Bands.of(np.array([12, 12, 12]), np.array([True, False, False]), held_out=True)
     doubted = replace(trace, bands=few)

@@ -145,7 +145,7 @@ def sentences(trace: Trace) -> list[str]:
         first = f"None of the {documents} supports this answer."
     if not trace.written:
         likely = sum(token.rank == 1 for token in trace.tokens)
-        first += f" The answer was given: the model itself would write {likely} of its {n} words."
+        first += f" The answer was given: the model itself would generate {likely} of its {n} words."
     same = sum(token.agrees for token in trace.tokens)
     share = (
         f"all {counted(n, 'word')}" if same == n else f"{same} of {counted(n, 'word')}, {percent(same / n)}"

@@ -243,7 +243,7 @@ class Trace:
     Attributes
     ----------
     prompt, answer : the texts
-    written : whether the model wrote the answer; else it was given
+    written : whether the model generated the answer; else it was given
     ids, start : (P + T,) all tokens, and the number P of those of the prompt
     tokens : of the answer, T
     scores : csr_array (T, documents), the scores of all places of a document; rows sum to the logits
