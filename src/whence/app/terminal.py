@@ -179,6 +179,6 @@ def write_out(out: Path, write: Callable[[Path], object]) -> None:
 
 
 def _reason(error: OSError | StoreError) -> str:
-    """What the system said, where a StoreError came of that."""
+    """Return what the system said, where a StoreError came of that."""
     cause = error if isinstance(error, OSError) else error.__cause__
     return getattr(cause, "strerror", None) or str(error)

@@ -65,7 +65,7 @@ class Listed:
         return np.bincount(self.classes.ravel(), values.ravel(), len(self.seen)).astype(np.float64)
 
     def name(self, columns: Ints) -> Ints:
-        """The classes that columns (N,) stand for."""
+        """Return the classes that columns (N,) stand for."""
         return self.seen[self.classes[np.arange(len(columns)), columns]]
 
 
@@ -221,7 +221,7 @@ def calibrate(scores: Floats, listed: Listed) -> Doubles:
 
 
 def standard(scores: Floats) -> Doubles:
-    """Scores (N, T) with a mean of 0 per sample and a variance of 1 over all."""
+    """Return scores (N, T) with a mean of 0 per sample and a variance of 1 over all."""
     S = np.array(scores, dtype=np.float64)
     S -= S.mean(axis=1, keepdims=True)
     S /= S.std() or 1.0

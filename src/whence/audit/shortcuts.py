@@ -83,7 +83,7 @@ class SharedEvidence:
         return {"index": self.samples.tolist(), "score": self.scores.tolist()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything in plain types that JSON takes."""
+        """Return everything in plain types that JSON takes."""
         return dict(plain(self))
 
 
@@ -159,7 +159,7 @@ def shared_evidence(
 def _tests(
     explainer: DualDA, x: Any, test_features: Any, target: int | None, X: Floats, y: Ints
 ) -> tuple[Doubles, int]:
-    """Features (B, d) of the set, and the class whose evidence is looked for."""
+    """Return features (B, d) of the set, and the class whose evidence is looked for."""
     if target is not None:
         check_that(to_array("target", target).ndim == 0, "target", "be one class for the whole set", target)
         target = int(explainer.task_.check_target(target, 1)[0])
@@ -205,7 +205,7 @@ def _dense(explainer: DualDA, X: Floats, y: Ints, C: float | None) -> tuple[Dual
 def _directions(
     explainer: DualDA, low: DualDA, X: Floats, mean: Doubles, target: int, n: int, k: int
 ) -> tuple[Direction, ...]:
-    """Principal components by their part of the mean logit, a bias left out."""
+    """Return principal components by their part of the mean logit, a bias left out."""
     concepts = Concepts.principal(X)
     pull = concepts.vectors @ low.coef_[target, : X.shape[1]]
     shown = concepts.vectors @ mean

@@ -218,7 +218,7 @@ class Explanation:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything shown but pixels, in plain types that JSON takes; of texts also tokens and maps."""
+        """Return all that is shown but pixels, in plain types of JSON; of texts also tokens and maps."""
         return {
             **facts(self),
             "verdict": self.verdict._asdict(),

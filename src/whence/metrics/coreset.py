@@ -60,7 +60,7 @@ def order_by(worth: Any, seed: int = 0) -> Ints:
 
 
 def coreset(order: Ints, fraction: float, labels: Any = None) -> Ints:
-    """Indices of the most important share of the training set, to retrain on.
+    """Return the indices of the most important share of the training set, to retrain on.
 
     With ``labels`` (N,) it is balanced: the most important of every class, each class in proportion to its
     share of the training set. What is left of whole samples goes to the largest remainders, and among equal
@@ -79,7 +79,7 @@ def coreset(order: Ints, fraction: float, labels: Any = None) -> Ints:
 
 
 def pruned(order: Ints, fraction: float, labels: Any = None) -> Ints:
-    """Indices of what is left without the share that ``coreset`` gives, to retrain on."""
+    """Return the indices of what is left without the share that ``coreset`` gives, to retrain on."""
     return _split(order, fraction, labels)[1]
 
 
@@ -99,7 +99,7 @@ def _split(order: Any, fraction: float, labels: Any) -> tuple[Ints, Ints]:
 
 
 def _seats(sizes: Ints, count: int) -> Ints:
-    """Share ``count`` among classes of some sizes in proportion, by largest remainders."""
+    """Divide ``count`` among classes in proportion to their sizes, by largest remainders."""
     # Whole numbers: remainders that are equal stay so.
     seats, rest = np.divmod(count * sizes, sizes.sum())
     seats[np.argsort(-rest, kind="stable")[: count - seats.sum()]] += 1
@@ -115,7 +115,7 @@ def _before_in_class(of: Ints) -> Ints:
 
 
 def weighted_mean(values: Any, fractions: Any = FRACTIONS) -> float:
-    """Mean of values at fractions p of the training set, weighted by 1/p: Σ_p v(p)/p / Σ_p 1/p.
+    """Return the mean of values at fractions p of the training set, weighted by 1/p: Σ_p v(p)/p / Σ_p 1/p.
 
     Small fractions, where methods differ most, count most: 10 % as much as 90 % nine times over. Of coreset
     losses lower is better, of pruning losses higher.

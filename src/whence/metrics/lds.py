@@ -200,12 +200,12 @@ def compare_lds(
 
 
 def _drawn(rng: np.random.Generator, n: int, draws: int) -> Doubles:
-    """How often (1 + draws, n) each of n is drawn with replacement; the first row is the sample itself."""
+    """Return how often (1 + draws, n) each of n is drawn with replacement; the first row is all ones."""
     return np.vstack([np.ones(n), rng.multinomial(n, np.full(n, 1 / n), size=draws)])
 
 
 def _by_model(name: str, scores: Any, models: int | None) -> Array:
-    """Scores (models, T, N) of a method; of one explained model where ``models`` is None."""
+    """Return scores (models, T, N) of a method; of one explained model where ``models`` is None."""
     if models is None:
         return numbers(name, scores, (None, None))[None]
     return numbers(name, scores, (models, None, None))
@@ -226,7 +226,7 @@ def _rhos(scores: Array, subsets_mask: Any, outputs: Any, counts: Doubles | None
 
 
 def _predicted_sums(scores: Array, subsets: Mask) -> Doubles:
-    """Sums (T, m) of scores over each subset, in float64."""
+    """Return sums (T, m) of scores over each subset, in float64."""
     width = max(1, (1 << 22) // scores.shape[1])
     blocks = (scores[start : start + width] for start in range(0, len(scores), width))
     return np.concatenate([block.astype(np.float64) @ subsets.T.astype(np.float64) for block in blocks])
@@ -244,7 +244,7 @@ def _correlations(predicted: Doubles, outputs: Doubles, counts: Doubles) -> Doub
 
 
 def _centred_ranks(values: Doubles, counts: Doubles) -> Doubles:
-    """Ranks (draws, m), equal values sharing theirs, in samples with value j counts[:, j] times; mean 0."""
+    """Return ranks (draws, m) with mean 0, ties shared, in samples with value j counts[:, j] times."""
     places: Ints = rankdata(values, method="dense").astype(np.int64) - 1
     n = np.zeros((len(counts), places.max() + 1))
     np.add.at(n.T, places, counts.T)
@@ -262,7 +262,7 @@ def tied(drawn: Doubles, level: float) -> Mask:
 
 
 def interval(drawn: Doubles, level: float) -> Doubles:
-    """Ends (2, …) of the interval that holds ``level`` of the draws (…, draws)."""
+    """Return ends (2, …) of the interval that holds ``level`` of the draws (…, draws)."""
     return np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=-1)
 
 

@@ -46,7 +46,7 @@ def identical_class(scores: Any, target: Any, train_labels: Any, k: int = 5) -> 
 
 
 def identical_subclass(scores: Any, subclass_test: Any, subclass_train: Any, k: int = 5) -> Doubles:
-    """Share of each test's k highest-scored training samples that have its true subclass, (T,).
+    """Return the share of each test's k highest-scored training samples that have its true subclass, (T,).
 
     As ``identical_class``, for a model that was trained on groups of classes (``group_classes``) and saw only
     the groups. In [0, 1]; 1 is best. Scores that know the group but not the subclass reach the subclass's
@@ -80,7 +80,7 @@ def _hits_among_top(scores: Any, tests: tuple[str, Any], trains: tuple[str, Any]
 
 
 def _expected_hits(scores: Array, hit: Mask, k: int) -> Doubles:
-    """Hits (B,) among the k largest of scores (B, N), on average over the order of equal ones."""
+    """Return hits (B,) among the k largest of scores (B, N), on average over the order of equal ones."""
     least = np.partition(scores, -k, axis=1)[:, -k, None]
     above, equal = scores > least, scores == least
     places = k - above.sum(axis=1)
@@ -125,7 +125,7 @@ def mislabeling_curve(self_influence: Any, flipped_mask: Any) -> Curve:
 
 
 def mislabeling_auc(self_influence: Any, flipped_mask: Any) -> float:
-    """Area under ``mislabeling_curve``, scaled so that the best order has 1 and the worst 0.
+    """Return the area under ``mislabeling_curve``, scaled so that the best order has 1 and the worst 0.
 
     A random order has 0.5 on average, with variance (N + 1)/(12 n (N − n)) for n wrong labels among N. The
     scaled area is the area under the ROC curve of self-influence as a detector of wrong labels: both are
@@ -227,7 +227,7 @@ def shortcut_ap(scores: Any, poisoned_mask: Any) -> Doubles:
 
 
 def random_scores(n_tests: int, n_train: int, seed: int = 0) -> Doubles:
-    """Scores (test, train) that know nothing, standard normal: chance, for every table.
+    """Return scores (test, train) that know nothing, standard normal: chance, for every table.
 
     Examples
     --------

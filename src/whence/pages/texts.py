@@ -153,5 +153,5 @@ def readable(token: str) -> str:
 
 
 def breaks(token: str) -> bool:
-    """Whether a line ends before a token's first letter."""
+    """Return whether a line ends before a token's first letter."""
     return "\n" in token[: len(token) - len(token.lstrip())]

@@ -11,7 +11,7 @@ from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError
 from whence.methods import DualDA, Effects
 from whence.ui.explorer import Explorer
-from whence.ui.requests import Answer, Changes, Group, Question
+from whence.ui.requests import Answer, Changes, Group, WhatIf
 from whence.ui.trained import likely_wrong
 
 _LISTED = 200
@@ -48,7 +48,7 @@ def resolve(explorer: Explorer, asked: Changes) -> Resolved:
 
 
 def _members(explorer: Explorer, group: Group) -> tuple[Ints, Ints]:
-    """Places of the samples of a group, and the labels suggested for them: their present ones if none is."""
+    """Return the places of a group's samples, and suggested labels: their present ones if none is."""
     labels = explorer.project.explainer.labels_
     if group.by == "wrong labels":
         ranking = explorer.solved.wrong_labels.result()
@@ -59,7 +59,7 @@ def _members(explorer: Explorer, group: Group) -> tuple[Ints, Ints]:
     return places, labels[places]
 
 
-def what_if(explorer: Explorer, asked: Question) -> Answer:
+def what_if(explorer: Explorer, asked: WhatIf) -> Answer:
     """Solve the surrogate with changes; compare its outputs for one test.
 
     ``first_order`` is the change of the target's logit by effects: predicted to first order, exact by solving
@@ -94,7 +94,7 @@ def _first_order(explorer: Explorer, index: int, changes: Resolved, target: int)
 def _of_effects(
     explorer: Explorer, effects: Effects, tests: list[int], changes: Resolved, targets: list[int]
 ) -> dict[str, Any]:
-    """Put a question about some tests, with a class for each, as effects take it."""
+    """Return the arguments of effects for a question about tests, with a class per test."""
     vectors = effects.surrogate_.vectors.cpu().numpy()
     known = vectors if len(vectors) == effects.n_train_ else None  # as a rule all of them have weight
     x = explorer.project.tests.take(tests)

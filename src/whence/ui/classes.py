@@ -25,7 +25,7 @@ _UNUSED = 1e-3  # share of a concept below which it is left out
 
 
 def classes(explorer: Explorer, offset: int = 0, limit: int | None = None) -> Answer:
-    """A page of the classes, with their strongest training samples, and which are confused most often."""
+    """Return a page of the classes, with their strongest samples, and which are confused most often."""
     view = class_view(explorer.project.explainer, _STRONGEST).classes
     chosen = view[offset : None if limit is None else offset + limit]
     places = list(dict.fromkeys(i for one in chosen for i in one.proponents.tolist()))
@@ -45,7 +45,7 @@ def classes(explorer: Explorer, offset: int = 0, limit: int | None = None) -> An
 
 
 def _confused(explorer: Explorer) -> list[Answer]:
-    """The kinds of errors of the model, the most frequent first."""
+    """Return the kinds of errors of the model, the most frequent first."""
     tests = explorer.tests
     errors = np.stack([tests.truths[tests.wrong], tests.predicted[tests.wrong]], axis=1)
     kinds, counts = np.unique(errors, axis=0, return_counts=True)
@@ -122,7 +122,7 @@ def _border(explorer: Explorer, one: int, other: int | None) -> _Border:
 
 
 def _sides(explorer: Explorer, one: int, other: int | None) -> list[Answer]:
-    """The evidence for either class against the other: the tests that have it, and training samples.
+    """Return the evidence for either class against the other: the tests that have it, and training samples.
 
     ``mistaken`` of ``n_tests`` are taken for the other; ``n_border`` training samples of it are held apart
     from the other by the surrogate. ``separating`` separate the two most, ``border`` are nearest the other.
@@ -130,7 +130,7 @@ def _sides(explorer: Explorer, one: int, other: int | None) -> list[Answer]:
     tests, line = explorer.tests, _border(explorer, one, other)
 
     def has(labels: Any, side: int) -> Any:
-        """Which labels (n,) are those of a side."""
+        """Return which labels (n,) are those of a side."""
         if side == 0:
             return labels == one
         return labels != one if other is None else labels == other
@@ -155,7 +155,7 @@ def _sides(explorer: Explorer, one: int, other: int | None) -> list[Answer]:
 
 
 def _first(rows: Ints, by: Doubles) -> Ints:
-    """The first rows, in ascending order of their values."""
+    """Return the first rows, in ascending order of their values."""
     return rows[np.argsort(by[rows], kind="stable")[:_SEPARATING]]
 
 
@@ -180,14 +180,14 @@ def _listed(explorer: Explorer, rows: Ints, line: _Border) -> list[Answer]:
 
 
 def _similarity(explorer: Explorer, one: int) -> Any:
-    """Cosine (K,) of a class's weights with those of every class."""
+    """Return the cosine (K,) of a class's weights with those of every class."""
     W = explorer.project.explainer.coef_
     lengths = np.linalg.norm(W, axis=1)
     return W @ W[one] / np.maximum(lengths * lengths[one], np.finfo(np.float64).tiny)
 
 
 def _rivals(explorer: Explorer, one: int) -> list[Answer]:
-    """The other classes that a class is held apart from, those by most training samples first."""
+    """Return the other classes that a class is held apart from, those by most training samples first."""
     explainer, tests = explorer.project.explainer, explorer.tests
     lam, labels = explainer.surrogate_.lam[explainer.support_], explainer.labels_[explainer.support_]
     mine = (lam[labels == one] < 0).sum(axis=0)
@@ -215,7 +215,7 @@ def _rivals(explorer: Explorer, one: int) -> list[Answer]:
 
 
 def _shared(explorer: Explorer, one: int, other: int) -> list[Answer]:
-    """The concepts that raise the logits of both classes most, for the tests of either."""
+    """Return the concepts that raise the logits of both classes most, for the tests of either."""
     used = uses(explorer)
     parts = used.of(one), used.of(other)
     both = np.minimum(*parts)
@@ -266,7 +266,7 @@ def uses(explorer: Explorer) -> Uses:
 
 
 def gallery(explorer: Explorer, offset: int = 0, limit: int = 12) -> Answer:
-    """A page of the concepts, those that the classes use most first.
+    """Return a page of the concepts, those that the classes use most first.
 
     Of each the support vectors that show it ``most``, and those that show its opposite most, ``least``.
     ``uses`` are the parts of classes' mean logits through it, over the tests that are given the class;

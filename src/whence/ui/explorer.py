@@ -54,7 +54,7 @@ class Explorer:
         return bool(self.task.of_documents)
 
     def info(self) -> Answer:
-        """What was loaded, and what holds for all tests.
+        """Return what was loaded, and what holds for all tests.
 
         ``size`` is that of the explainer's file in bytes. For an ensemble of several ``members``, ``C`` is
         None, and the head and the number of features are the first member's. ``withheld`` and ``note`` say
@@ -151,11 +151,11 @@ class Explorer:
         return None if method.capabilities.members else method.surrogate_.solution.C
 
     def typicality(self, index: int) -> Answer:
-        """How typical a test sample is of the training set, and its nearest training samples."""
+        """Return how typical a test sample is of the training set, and its nearest training samples."""
         return self._typicality(self.tests.features[self.project.read_tests([index])])
 
     def typicality_own(self, x: Any) -> Answer:
-        """How typical an input of the user's own is, a batch of one."""
+        """Return how typical an input of the user's own is, a batch of one."""
         return self._typicality(self.project.pairs.fitted_.require_model().read(x, 1).features)
 
     def _typicality(self, features: torch.Tensor) -> Answer:
@@ -163,7 +163,7 @@ class Explorer:
         return typicality_data(usual_of(self.project.pairs.fitted_, novelty, features)[0])
 
     def doubt(self, index: int, k: int = 5, target: int | None = None) -> Answer:
-        """How stable the strongest training samples of a test are, over halves of the training set.
+        """Return how stable the strongest training samples of a test are, over halves of the training set.
 
         ``among`` has the number of halves, of all ``halves`` that hold the sample, in which it is among the
         ``k`` strongest of its sign, by its place; ``reason`` is what that means for the whole explanation.

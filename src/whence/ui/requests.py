@@ -79,7 +79,7 @@ class Changes(Strict):
     groups: Annotated[list[Group], Field(max_length=20)] = []
 
 
-class Question(Changes):
+class WhatIf(Changes):
     """What if, asked of one test."""
 
     test: Index

@@ -19,8 +19,7 @@ from whence.ui.background import Run
 from whence.ui.changes import what_changes, what_if
 from whence.ui.classes import classes, compare, gallery
 from whence.ui.explorer import Explorer
-from whence.ui.requests import Answer, Changes, Paged, Wanted, WantedTraining
-from whence.ui.requests import Question as Asking
+from whence.ui.requests import Answer, Changes, Paged, Wanted, WantedTraining, WhatIf
 
 MOST_PAIRS = 50
 MOST_PIXELS = 16_000_000
@@ -116,7 +115,7 @@ def _training(app: FastAPI, explorer: Explorer) -> None:
 
 def _solved(app: FastAPI, explorer: Explorer) -> None:
     @app.post("/api/whatif")
-    def one_test(question: Asking) -> StreamingResponse:
+    def one_test(question: WhatIf) -> StreamingResponse:
         """Solve the surrogate with changes, for one test; lines of JSON: progress, then the answer."""
         return _answered(Run(lambda: what_if(explorer, question)))
 

@@ -45,7 +45,7 @@ def questions(project: Project) -> tuple[Question, ...]:
 
 
 def compares(project: Project) -> bool:
-    """Whether tests can be compared with the training set: the members of an ensemble share no features."""
+    """Return whether tests are compared with the training set: members of an ensemble share no features."""
     return not project.attributor.capabilities.members
 
 
@@ -106,7 +106,7 @@ class Surrogates:
         return project.test_features([index])
 
     def Cs(self) -> list[float]:
-        """The values of C that explanations can be asked for at, ascending; only of a DualDA."""
+        """Return the values of C that explanations can be asked for at, ascending; only of a DualDA."""
         if not self.project.attributor.capabilities.dual:
             return []
         C = self.project.explainer.C_

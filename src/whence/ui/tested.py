@@ -165,7 +165,7 @@ class Tested:
         return self._has(self.truths), self._has(self.predicted)
 
     def _has(self, labels: Any) -> Any:
-        """Which classes or labels (M, K) are on in labels of all tests; of numbers none."""
+        """Return which classes or labels (M, K) are on in labels of all tests; of numbers none."""
         on = np.zeros((len(labels), len(self.names)), bool)
         if self.task.has_classes:
             on[self.valid, labels[self.valid]] = True
@@ -174,7 +174,7 @@ class Tested:
         return on
 
     def rows(self, wanted: Wanted) -> Answer:
-        """A page of the test samples that fit, with small pictures."""
+        """Return a page of the test samples that fit, with small pictures."""
         places = np.flatnonzero(self._fitting(wanted))
         if wanted.order == "least certain":
             places = places[np.argsort(self.certainty[places], kind="stable")]
@@ -182,7 +182,7 @@ class Tested:
         return {"total": len(places), "rows": self.summaries(page)}
 
     def _fitting(self, wanted: Wanted) -> Any:
-        """Which tests (M,) fit; a search is a place, or a part of the true or the predicted class's name."""
+        """Return which tests (M,) fit; a search is a place, or a part of the true or predicted class's name."""
         fits, (true, predicted) = self.valid.copy(), self.on
         for c, on in ((wanted.label, true), (wanted.predicted, predicted)):
             if c is not None:
@@ -206,7 +206,7 @@ class Tested:
         return fits
 
     def summaries(self, indices: Sequence[int]) -> list[Answer]:
-        """One line per test sample; ``novel`` is None where that is not known yet: the list does not wait."""
+        """Return one line per test sample; ``novel`` is None until it is known: the list does not wait."""
         true, predicted = self.on
         novel = None if self.solved.novelty.ready is None else self.novel
         whole = self.task.has_classes
