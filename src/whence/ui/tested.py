@@ -182,7 +182,7 @@ class Tested:
         return {"total": len(places), "rows": self.summaries(page)}
 
     def _fitting(self, wanted: Wanted) -> Any:
-        """Return which tests (M,) fit; a search is a place, or a part of the true or predicted class's name."""
+        """Return which tests (M,) fit; a search is a place or part of the true or predicted class's name."""
         fits, (true, predicted) = self.valid.copy(), self.on
         for c, on in ((wanted.label, true), (wanted.predicted, predicted)):
             if c is not None:
