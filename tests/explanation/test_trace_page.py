@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from whence.data.corpus import Around
 from whence.explanation.page import grouped, sentences, strongest_tokens
-from whence.explanation.trace import Bands, Passage, Source, Token, Trace
+from whence.explanation.trace import Bands, Passage, ScoredDocument, Token, Trace
 
 WILD = '<img src=x onerror="alert(1)">'
 
@@ -32,7 +32,9 @@ def token(text: str, agrees: bool, rank: int = 1) -> Token:
 @pytest.fixture
 def trace() -> Trace:
     scores = np.array([[2.0, 0.0, -1.0], [1.0, 0.5, 0.0]])
-    sources = [Source(i, f"doc {i} {WILD}", float(scores[:, i].sum()), scores[:, i]) for i in range(3)]
+    sources = [
+        ScoredDocument(i, f"doc {i} {WILD}", float(scores[:, i].sum()), scores[:, i]) for i in range(3)
+    ]
     return Trace(
         prompt=f"tell of {WILD}",
         answer=" sea\n",

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from whence.core.checks import check_that, is_integer
 from whence.core.display import counted, line
-from whence.explanation.evidence import Contribution, EffectOf, Typicality, facts
-from whence.explanation.summary import Summary, summarize
+from whence.explanation.evidence import Contribution, EffectOf, Summary, Typicality, facts, summarize
 from whence.explanation.wording import MADE_OF, Question, Words, of_members, would_change
 from whence.pages.pictures import as_html
 from whence.pages.samples import Array, Sample

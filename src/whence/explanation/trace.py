@@ -164,7 +164,7 @@ class Token:
 
 @displayed("document", "title", "score")
 @dataclass(frozen=True, eq=False)
-class Source:
+class ScoredDocument:
     """A document with the scores of all its places for an answer.
 
     Attributes
@@ -262,8 +262,8 @@ class Trace:
     start: int
     tokens: tuple[Token, ...]
     scores: csr_array
-    proponents: tuple[Source, ...]
-    opponents: tuple[Source, ...]
+    proponents: tuple[ScoredDocument, ...]
+    opponents: tuple[ScoredDocument, ...]
     k: int
     n_train: int
     n_support: int
@@ -369,7 +369,7 @@ class Trace:
         return write_trace(self, path)
 
 
-def _plain(source: Source) -> dict[str, Any]:
+def _plain(source: ScoredDocument) -> dict[str, Any]:
     return {**vars(source), "scores": source.scores.tolist()}
 
 

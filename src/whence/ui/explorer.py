@@ -14,8 +14,8 @@ from whence.attribution.pairs import PairExplainer
 from whence.attribution.typicality import usual_of
 from whence.core.checks import check_that
 from whence.explanation import Explanation
+from whence.explanation.evidence import stability
 from whence.explanation.page import concepts_data, explanation_data, typicality_data
-from whence.explanation.summary import stability
 from whence.explanation.wording import Question
 from whence.project import Project
 from whence.ui.requests import Answer

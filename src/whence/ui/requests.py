@@ -46,13 +46,13 @@ class WantedTraining(Paged):
     search: Search = ""
 
 
-class Strict(BaseModel):
+class StrictRequest(BaseModel):
     """A request that refuses fields it does not know."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class OfSamples(Strict):
+class OfSamples(StrictRequest):
     """All training samples with a label, or that a search finds, or both."""
 
     by: Literal["samples"]
@@ -61,7 +61,7 @@ class OfSamples(Strict):
     to: Class | None = None
 
 
-class OfAudit(Strict):
+class OfAudit(StrictRequest):
     """All training samples whose labels are likelier wrong than right."""
 
     by: Literal["wrong labels"]
@@ -71,7 +71,7 @@ class OfAudit(Strict):
 Group = Annotated[OfSamples | OfAudit, Field(discriminator="by")]
 
 
-class Changes(Strict):
+class Changes(StrictRequest):
     """Training samples to remove, and new labels of others: one by one, and in groups."""
 
     remove: Annotated[list[Index], Field(max_length=1000)] = []
