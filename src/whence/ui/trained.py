@@ -11,8 +11,8 @@ import numpy as np
 
 from whence.audit import WrongLabels
 from whence.core.arrays import Ints
-from whence.core.checks import check_that
 from whence.data.items import split
+from whence.errors import InvalidInputError
 from whence.project import Project
 from whence.surrogate.identity import check_training
 from whence.ui.requests import Answer, WantedTraining
@@ -126,7 +126,8 @@ def _listed(words: str, n: int) -> Any:
     fits = np.zeros(n, bool)
     for first, last in re.findall(r"(\d+)(?:\s*[-–]\s*(\d+))?", words):
         a, b = int(first), int(last or first)
-        check_that(a <= b, "search", "name ranges that ascend", f"{first}-{last}")
+        if b < a:
+            raise InvalidInputError(f"'search' must name ranges that ascend. Got {first}-{last}.")
         fits[a : b + 1] = True
     return fits
 
