@@ -23,7 +23,7 @@ from whence.surrogate.identity import check_sketch, make_sketch
 from whence.ui.changes import what_if
 from whence.ui.classes import classes
 from whence.ui.explorer import Explorer
-from whence.ui.requests import Question
+from whence.ui.requests import WhatIf
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -156,7 +156,7 @@ def test_the_explorer_refuses_another_set() -> None:
     explorer = Explorer(Project(Path("x.whence"), Configuration(model="", data=""), explainer, tests))
     for ask in (
         lambda: explorer.solved.at(explorer.solved.Cs()[0]),
-        lambda: what_if(explorer, Question(test=0, remove=[1])),
+        lambda: what_if(explorer, WhatIf(test=0, remove=[1])),
         lambda: classes(explorer),
         lambda: explorer.training.suspects(0, 5),
     ):

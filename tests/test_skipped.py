@@ -21,7 +21,7 @@ from whence.project import Project
 from whence.ui.changes import what_if
 from whence.ui.classes import classes
 from whence.ui.explorer import Explorer
-from whence.ui.requests import Question, Wanted
+from whence.ui.requests import Wanted, WhatIf
 
 BAD, BAD_TESTS = [0, 17, 50, 89], [0, 3]
 N, M = 90, 30
@@ -154,8 +154,8 @@ def test_the_explorer_shows_the_same(projects: tuple[Project, Project]) -> None:
     assert [pair["index"] for pair in shown["pairs"]] == [TRAIN[pair["index"]] for pair in other["pairs"]]
     gone = int(projects[0].explainer.support_[0])
     answers = (
-        what_if(some, Question(test=4, remove=[gone])),
-        what_if(fewer, Question(test=TESTS.index(4), remove=[TRAIN.index(gone)])),
+        what_if(some, WhatIf(test=4, remove=[gone])),
+        what_if(fewer, WhatIf(test=TESTS.index(4), remove=[TRAIN.index(gone)])),
     )
     for fact in ("target", "changed_tests", "n_tests"):
         assert answers[0][fact] == answers[1][fact]

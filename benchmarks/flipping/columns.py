@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import rankdata
 
-from whence.metrics.comparison import standard_error, ties
+from whence_studies.comparison import standard_error, ties
 
 
 class Column(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from whence.app.outputs import check_folder
+from whence.app.terminal import check_folder
 from whence.errors import WhenceError
 from whence_studies.report import page
 from whence_studies.report.summary import ResultSummary

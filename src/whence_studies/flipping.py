@@ -17,9 +17,10 @@ from whence.core.progress import bar
 from whence.errors import InvalidInputError
 from whence.explanation import Contribution
 from whence.methods import DualDA
-from whence.metrics.comparison import standard_error, table, ties
+from whence.metrics.lds import table
 from whence.model.inputs import check_batch, take, to_model
 from whence.relevance.xda import Method
+from whence_studies.comparison import standard_error, ties
 from whence_studies.removal import Baseline, Removable, removal_order
 
 Map = npt.NDArray[np.float32]

@@ -14,6 +14,7 @@ import pytest
 import torch
 from sklearn.neighbors import NearestNeighbors
 from torch import nn
+from whence.features.rows import unit_rows
 
 import whence
 from tests.audit.cases import dualda
@@ -21,10 +22,10 @@ from tests.helpers.lazy import Samples
 from tests.helpers.oracle import qp
 from whence import audit
 from whence.attribution.training_features import training_features
-from whence.audit.heldout import Listed, calibrated, folds, held_out_scores
-from whence.audit.labels import nearest
+from whence.audit.heldout import Listed, calibrate, folds, held_out_scores
 from whence.errors import InvalidInputError, NotFittedError, UnsupportedError
 from whence.features import extract
+from whence.features.novelty import nearest
 from whence.tasks import Classes
 
 K, D, N = 4, 6, 120
@@ -86,20 +87,20 @@ def test_calibration_meets_the_conditions_of_the_most_likely() -> None:
     rng = np.random.default_rng(1)
     y = np.arange(200) % 3
     scores = np.eye(3)[y] + rng.normal(size=(200, 3)) + [3.0, 0.0, -1.0]
-    p = np.exp(calibrated(scores, Listed.all_of(y)))
+    p = np.exp(calibrate(scores, Listed.all_of(y)))
     np.testing.assert_allclose(p.sum(axis=1), 1.0)
     np.testing.assert_allclose(p.sum(axis=0), np.bincount(y), atol=1e-3)
     np.testing.assert_allclose((p * scores).sum(), scores[np.arange(200), y].sum(), atol=1e-2)
     # Scores that are shifted, scaled and favour a class mean the same.
     moved = 7.0 * scores + rng.normal(size=(200, 1)) + [0.0, 5.0, 0.0]
-    np.testing.assert_allclose(np.exp(calibrated(moved, Listed.all_of(y))), p, atol=1e-4)
+    np.testing.assert_allclose(np.exp(calibrate(moved, Listed.all_of(y))), p, atol=1e-4)
 
 
 def test_calibration_of_a_class_without_labels_and_of_separable_scores() -> None:
     y = np.array([0, 0, 2, 2])
     listed = Listed.all_of(y)
     np.testing.assert_array_equal(listed.seen, [0, 2])
-    logs = calibrated(np.eye(2)[y // 2], listed)
+    logs = calibrate(np.eye(2)[y // 2], listed)
     np.testing.assert_allclose(np.exp(logs[np.arange(4), listed.label_column]), 1.0)
 
 
@@ -107,9 +108,8 @@ def test_nearest_agrees_with_scikit_learn() -> None:
     X, _, _ = data()
     rows = np.array([3, 50, 119])
     theirs = NearestNeighbors(n_neighbors=8, metric="cosine").fit(X).kneighbors(X[rows])[1]
-    np.testing.assert_array_equal(nearest(X, rows, 7), theirs[:, 1:])
-    assert nearest(X[:2], np.array([0]), 3).tolist() == [[1, -1, -1]]
-    assert nearest(X[:1], np.array([0]), 2).tolist() == [[-1, -1]]
+    unit = unit_rows(X)
+    np.testing.assert_array_equal(nearest(unit[rows], unit, 7, rows)[1], theirs[:, 1:])
 
 
 # Wrong labels

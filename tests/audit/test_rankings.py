@@ -17,7 +17,7 @@ import whence
 from tests.audit.cases import around_centres, dualda
 from whence import audit
 from whence.audit import heldout, rankings
-from whence.audit.heldout import LISTED, Listed, calibrated, held_out_scores
+from whence.audit.heldout import LISTED, Listed, calibrate, held_out_scores
 from whence.audit.rankings import Evidence, concentration, destinations
 
 K, N = 8, 1200
@@ -140,8 +140,8 @@ def test_confidence_trusts_the_model_as_far_as_it_disagrees_with_labels() -> Non
     assert 0.2 < share < 0.6
     options: dict[str, Any] = {"bias": explainer.constant_ or False, "seed": explainer.seed}
     listed = Listed.all_of(y)
-    crude = [calibrated(scores, listed) for scores in held_out_scores(X, y, K, **options).held_out]
-    logs = (1 - share) * np.mean(crude, axis=0) + share * calibrated(logits, listed)
+    crude = [calibrate(scores, listed) for scores in held_out_scores(X, y, K, **options).held_out]
+    logs = (1 - share) * np.mean(crude, axis=0) + share * calibrate(logits, listed)
     expected = -np.log(softmax(logs, axis=1)[np.arange(N), y])
     found = audit.wrong_labels(explainer, ranking="confidence", features=X)
     np.testing.assert_allclose(found.scores, expected[found.indices], rtol=1e-4, atol=1e-6)
@@ -149,7 +149,7 @@ def test_confidence_trusts_the_model_as_far_as_it_disagrees_with_labels() -> Non
     seen = np.hstack([X, np.eye(K)[y]])
     evidence = Evidence(dualda(seen, y, 1e-3, (np.eye(K, 2 * K, K), np.zeros(K))), seen)
     assert (evidence.scores.head.argmax(axis=1) == y).all()
-    alone = np.mean([calibrated(scores, listed) for scores in evidence.scores.held_out], axis=0)
+    alone = np.mean([calibrate(scores, listed) for scores in evidence.scores.held_out], axis=0)
     ranked = audit.RANKINGS["confidence"](evidence)[0]
     np.testing.assert_allclose(ranked, -np.log(softmax(alone, axis=1)[np.arange(N), y]), rtol=1e-6)
 

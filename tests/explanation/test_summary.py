@@ -10,8 +10,7 @@ import pytest
 
 from tests.helpers.explained import effects, explanation, pair
 from whence.explanation import Neighbour, Sample, Typicality
-from whence.explanation.evidence import Reason
-from whence.explanation.summary import stability
+from whence.explanation.evidence import Reason, stability
 
 
 def typicality(novel: bool) -> Typicality:

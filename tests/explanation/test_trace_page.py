@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from whence.data.corpus import Around
 from whence.explanation.page import grouped, sentences, strongest_tokens
-from whence.explanation.trace import Bands, Passage, Source, Token, Trace
+from whence.explanation.trace import Bands, Passage, ScoredDocument, Token, Trace
 
 WILD = '<img src=x onerror="alert(1)">'
 
@@ -32,7 +32,9 @@ def token(text: str, agrees: bool, rank: int = 1) -> Token:
 @pytest.fixture
 def trace() -> Trace:
     scores = np.array([[2.0, 0.0, -1.0], [1.0, 0.5, 0.0]])
-    sources = [Source(i, f"doc {i} {WILD}", float(scores[:, i].sum()), scores[:, i]) for i in range(3)]
+    sources = [
+        ScoredDocument(i, f"doc {i} {WILD}", float(scores[:, i].sum()), scores[:, i]) for i in range(3)
+    ]
     return Trace(
         prompt=f"tell of {WILD}",
         answer=" sea\n",
@@ -85,7 +87,7 @@ def test_it_says_how_far_to_trust_it(trace: Trace) -> None:
     assert "at all 2 words." in sentences(sure)[1]
     assert "In places like" not in sure.to_html()
     assert "The answer was given" not in trace.to_html()
-    assert "the model itself would write 1 of its 2 words." in replace(trace, written=False).to_html()
+    assert "the model itself would generate 1 of its 2 words." in replace(trace, written=False).to_html()
     assert "Low agreement" not in html
     few = Bands.of(np.array([12, 12, 12]), np.array([True, False, False]), held_out=True)
     doubted = replace(trace, bands=few)

@@ -6,6 +6,7 @@ Reads one JSON job per line: {"start": name, "cache": folder, "out": file, ...} 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import resource
@@ -15,7 +16,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +82,10 @@ def command_job(cache: str, save: str, stage: str) -> dict[str, Any]:
         options={"batch_size": BATCH, "n_threads": 1, "tol": 1e-9},
         reading={"cache_dir": cache, "on_error": "skip"},
     )
-    said: list[str] = []
-    fitting.run(configuration, Path(save), show_progress=False, say=said.append)
-    return {"said": [line for line in said if line.startswith(("Features", "Solution"))]}
+    with redirect_stdout(io.StringIO()) as printed:
+        fitting.run(configuration, Path(save), "copy")
+    lines = printed.getvalue().splitlines()
+    return {"said": [line for line in lines if line.startswith(("Features", "Solution"))]}
 
 
 def note_stages(path: str) -> None:

@@ -13,7 +13,7 @@ from matplotlib.image import imread
 from PIL import Image
 
 from tests.helpers.colours import contrast, rgb
-from whence.pages.pictures import data_uri, encoded
+from whence.pages.pictures import data_uri, encode_picture
 from whence.pages.render import Look, read
 from whence.pages.samples import as_sample
 from whence.pages.style import bars, level, percent, signed
@@ -119,10 +119,10 @@ def test_orange_means_against_and_nothing_else(package: str, path: str) -> None:
 def test_large_pictures_are_small_and_look_the_same() -> None:
     x, y = np.meshgrid(np.linspace(0, 1, 224), np.linspace(0, 1, 200))
     picture = np.stack([x, y, 0.5 + 0.4 * np.sin(9 * x * y)], axis=-1).astype(np.float32)
-    found, kind = encoded(picture)
+    found, kind = encode_picture(picture)
     assert kind == "webp"
     assert len(found) < 20_000
     shown = np.asarray(Image.open(io.BytesIO(found))) / 255
     assert shown.shape == picture.shape
     assert np.abs(shown - picture).mean() < 0.02
-    assert encoded(picture[:100, :128])[1] == "png"
+    assert encode_picture(picture[:100, :128])[1] == "png"

@@ -16,12 +16,13 @@ from tests.studies.test_protocol import changed
 from tests.studies.test_study import small, workshop
 from whence import Effects
 from whence.errors import InvalidInputError
-from whence.metrics.coreset import SPREAD, order_by
+from whence.metrics.coreset import order_by
 from whence_studies import coreset, pruned
 from whence_studies.report.summary import ResultSummary
 from whence_studies.scenes.workshop import Scene
 from whence_studies.suite import costs, protocol
 from whence_studies.suite.case import Case
+from whence_studies.suite.results import SPREAD
 
 EFFECTS = {"name": "effects", "label": "Effects, values", "options": {"layers": "last"}, "by_value": True}
 BALANCED = {"coreset_balanced": {"fractions": [0.2], "seeds": 2}}

@@ -10,9 +10,9 @@ from torch import nn
 
 from whence import DualDA
 from whence.errors import InvalidInputError
-from whence.metrics.comparison import standard_error, ties
 from whence.relevance.captum import Captum
 from whence_studies import explain_pairs, pair_flipping
+from whence_studies.comparison import standard_error, ties
 from whence_studies.flipping import removal_order
 from whence_studies.removal import Removable
 

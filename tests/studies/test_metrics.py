@@ -18,7 +18,6 @@ from tests.helpers.nets import mlp, train
 from whence import DualDA, engine
 from whence.errors import InvalidInputError, StoreError
 from whence.methods import get
-from whence.metrics.comparison import ties_of_runs
 from whence.metrics.scores import mislabeling_placements
 from whence_studies import (
     FRACTIONS,
@@ -47,6 +46,7 @@ from whence_studies import (
     surrogate_faithfulness,
     weighted_mean,
 )
+from whence_studies.comparison import ties_of_runs
 
 RNG = np.random.default_rng(7)
 T, N, K = 40, 300, 5

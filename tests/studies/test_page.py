@@ -14,14 +14,14 @@ import pytest
 
 from whence.errors import InvalidInputError
 from whence.metrics import comparison
-from whence.metrics.coreset import loss_of, weighted_mean
+from whence.metrics.coreset import weighted_mean
 from whence_studies import Case, Curves, Metric, Numbers
 from whence_studies.report import page
 from whence_studies.report.labels import Box, place_labels
 from whence_studies.report.summary import ResultSummary
 from whence_studies.report.sweep import SweptResults
 from whence_studies.suite import costs, protocol, results
-from whence_studies.suite.results import Results, Row
+from whence_studies.suite.results import Results, Row, loss_of
 
 FRACTIONS, FEWER = (0.1, 0.2, 0.5, 0.9), (0.1, 0.5)
 RNG = np.random.default_rng(5)

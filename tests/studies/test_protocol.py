@@ -19,7 +19,6 @@ from torch import nn
 from whence.core.cache import Cache
 from whence.errors import InvalidInputError, StoreError
 from whence.methods import GradDot
-from whence.metrics.coreset import loss_of
 from whence_studies.report import charts, page, summary
 from whence_studies.scenes import datasets, networks
 from whence_studies.scenes.training import Recipe, Trainer
@@ -28,7 +27,7 @@ from whence_studies.scenes.workshop import Workshop
 from whence_studies.suite import costs, protocol, results, run
 from whence_studies.suite.case import Case
 from whence_studies.suite.metrics.coreset import CoresetSelection
-from whence_studies.suite.results import ERROR, Results, Row
+from whence_studies.suite.results import ERROR, Results, Row, loss_of
 
 TABLES: dict[str, Any] = {
     "name": "small",

@@ -19,7 +19,7 @@ from whence.project import Project
 from whence.ui.changes import what_if
 from whence.ui.explorer import Explorer
 from whence.ui.pages import report_page
-from whence.ui.requests import Question, Wanted
+from whence.ui.requests import Wanted, WhatIf
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
@@ -290,7 +290,7 @@ def test_what_if(visit: Any, live: str, explorer: Explorer) -> None:
     expect(page.locator(".basket li")).to_have_count(2)
     page.click("#solve")
     expect(page.locator(".answer")).to_be_visible()
-    expected = what_if(explorer, Question(test=0, remove=[gone], relabel={other["index"]: label}))
+    expected = what_if(explorer, WhatIf(test=0, remove=[gone], relabel={other["index"]: label}))
     logit = f"{expected['after']['logit']:+.3g}".replace("-", "−")
     expect(page.locator(".answer tr:nth-child(2) td:last-child")).to_have_text(logit)
     expect(page.locator(".answer")).to_contain_text("Solved exactly in")

@@ -41,7 +41,7 @@ from whence.core import progress
 from whence.errors import InvalidInputError, WhenceError
 from whence.features import FeatureBank
 from whence.project import Project
-from whence.ui import pages, server, uploads
+from whence.ui import pages, routes, server
 from whence.ui.explorer import Explorer
 
 POLICY = (
@@ -107,6 +107,25 @@ def test_lists_of_tests(client: Any, explorer: Explorer) -> None:
     part = get(client, "/api/tests?offset=20&limit=4")
     assert [row["index"] for row in part["rows"]] == [20, 21, 22, 23]
     assert get(client, "/api/tests?offset=1000")["rows"] == []
+
+
+def test_an_explanation_runs_the_model_once_for_its_test_and_once_for_its_training_samples() -> None:
+    model, sizes = network(), list[int]()
+    model.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0])))
+    explorer = Explorer(project(model, pictures(N, 0), pictures(M, 1)))
+    explorer.explain(0)  # reads the tests
+
+    def run(index: int, **options: Any) -> Any:
+        sizes.clear()
+        why = explorer.explain(index, 3, **options)
+        assert sizes == [1, len(why["pairs"])]
+        return why
+
+    assert run(1)["other_scores"] is None
+    run(2, target=1)
+    explorer.solved.effects.result()
+    assert len(run(3)["other_scores"]) == 6
+    assert len(run(4, question="would change")["other_scores"]) == 6
 
 
 def test_an_explanation_is_what_the_dual_says(client: Any, explorer: Explorer) -> None:
@@ -466,11 +485,11 @@ def test_a_picture_for_a_model_of_values_and_of_unknown_scale() -> None:
     values = Explorer(value_project())
     assert values.info()["kind"] == "values"
     with pytest.raises(InvalidInputError, match="another shape"):
-        uploads.image_input(values, np.zeros((4, 4, 3), np.uint8))
+        routes.image_input(values, np.zeros((4, 4, 3), np.uint8))
     x, y = pictures(N, 0)
     scaled = Explorer(project(network(), (4 * x - 2, y), pictures(M, 1)))
     with pytest.raises(InvalidInputError, match="scaled in a way"):
-        uploads.image_input(scaled, np.zeros((4, 4, 3), np.uint8))
+        routes.image_input(scaled, np.zeros((4, 4, 3), np.uint8))
 
 
 def test_texts() -> None:

@@ -18,9 +18,8 @@ from whence.data import as_training_set
 from whence.errors import InvalidInputError
 from whence.project import Configuration, Project
 from whence.ui.changes import what_changes
-from whence.ui.classes import compare
+from whence.ui.classes import compare, gallery
 from whence.ui.explorer import Explorer
-from whence.ui.gallery import gallery
 from whence.ui.pages import report_page
 from whence.ui.requests import Changes, Wanted
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from whence.app.options import Saved, as_class
-from whence.app.outputs import check_file, write_out
-from whence.app.terminal import say
+from whence.app.terminal import check_file, say, write_out
 from whence.audit import class_view, coreset, novel_inputs, shared_evidence, wrong_labels
 from whence.audit.access import check_no_documents
 from whence.core import store

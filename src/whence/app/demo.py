@@ -12,7 +12,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from whence import __version__, sample
-from whence.app.outputs import check_folder
+from whence.app.terminal import check_folder
 from whence.core import store
 from whence.core.files import replacing
 from whence.data import as_training_set

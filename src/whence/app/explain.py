@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from whence.app.options import Saved, as_class, places
-from whence.app.outputs import check_file, check_folder, write_out
-from whence.app.terminal import say
+from whence.app.terminal import check_file, check_folder, say, write_out
 from whence.core import store
 from whence.core.display import plain_line
 from whence.core.files import replacing

@@ -7,15 +7,14 @@ import inspect
 import json
 import shlex
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from whence import __version__
 from whence.app.options import Fit, Saved, as_class, numbers
-from whence.app.outputs import check_file, write_out
-from whence.app.terminal import say, show_progress
+from whence.app.terminal import check_file, say, show_progress, write_out
 from whence.core.cache import Cache
 from whence.core.checks import check_choice
 from whence.core.display import counted, in_words
@@ -64,7 +63,7 @@ def command(wanted: Fit, given: Collection[str]) -> None:
                 "Change them in the file."
             )
         configuration = Configuration.trusted(wanted.config, names, trust=wanted.trust)
-    run(configuration, wanted.out, features=wanted.features, show_progress=show_progress(), say=say)
+    run(configuration, wanted.out, wanted.features)
 
 
 def _hyperparameters(method: type[Attributor], wanted: Fit, given: Collection[str]) -> dict[str, Any]:
@@ -110,18 +109,8 @@ def _layers(text: str) -> str | int | list[str]:
     return int(text) if text.isdecimal() else [name.strip() for name in text.split(",")]
 
 
-def run(
-    configuration: Configuration,
-    out: Path,
-    *,
-    features: str = "copy",
-    show_progress: bool,
-    say: Callable[[str], None],
-) -> None:
-    """Fit a method and save it as ``out``, with its configuration next to it; ``say`` gets a line per fact.
-
-    ``features`` are as for ``DualDA.save``.
-    """
+def run(configuration: Configuration, out: Path, features: str) -> None:
+    """Fit a method, save it with its configuration, and print the facts; ``features`` as for ``save``."""
     save_options = {} if features == "copy" else {"features": features}
     if save_options:
         _check_bank(configuration)
@@ -132,18 +121,15 @@ def run(
         samples: Any = configuration.training(network, folder)
     else:
         samples = make_named("data", configuration.data, folder)
-        form = {
-            "task": task,
-            "preprocess": configuration.load_preprocess(),
-            "tokenizer": configuration.load_tokenizer(),
-        }
+        form = {"task": task, "preprocess": configuration.load_preprocess()}
+        form["tokenizer"] = configuration.load_tokenizer()
     if task is not None and task.of_documents:
         samples = samples.corpus if several else configuration.corpus(samples)
     if isinstance(samples, Corpus):
         form.pop("tokenizer", None)  # which it has
     tests = None if configuration.test is None else make_named("test", configuration.test, folder)
     attributor = configuration.attributor()(**configuration.options)
-    attributor.show_progress = show_progress
+    attributor.show_progress = show_progress()
     held_out = None
     if tests is not None:
         with _about_test():
@@ -152,7 +138,7 @@ def run(
     for line in describe(attributor):
         say(line)
     # Before the test, whose samples may have faults of their own.
-    _save(attributor, configuration, out, say, **save_options)
+    _save(attributor, configuration, out, **save_options)
     if held_out is not None and (
         faithfulness := _faithfulness(out, configuration, attributor, tests, held_out)
     ):
@@ -177,9 +163,7 @@ def _check_bank(configuration: Configuration) -> None:
         raise InvalidInputError("--features bank must come with a cache. Leave --no-cache out.")
 
 
-def _save(
-    attributor: Any, configuration: Configuration, out: Path, say: Callable[[str], None], **options: Any
-) -> None:
+def _save(attributor: Any, configuration: Configuration, out: Path, **options: Any) -> None:
     def save(path: Path) -> None:
         attributor.save(path, **options)
         configuration.write(path)
@@ -204,10 +188,10 @@ def _faithfulness(
         bank = Project(out, configuration, attributor, samples).test_bank
     faith = attributor.faithfulness(features=taken(as_float32(bank.features), bank.valid))
     first, second = task.measures
-    said = f"{first} {faith.agreement:.4f} with the model, {second} {faith.logit_cosine:.4f}"
+    result = f"{first} {faith.agreement:.4f} with the model, {second} {faith.logit_cosine:.4f}"
     if faith.mcc is not None:
-        said = f"{faith.agreement:.2%} agreement with the model, MCC {faith.mcc:.4f}"
-    return f"{said}, on {counted(faith.n_tests, 'held-out sample')}, {time.perf_counter() - started:.1f} s"
+        result = f"{faith.agreement:.2%} agreement with the model, MCC {faith.mcc:.4f}"
+    return f"{result}, on {counted(faith.n_tests, 'held-out sample')}, {time.perf_counter() - started:.1f} s"
 
 
 def _by_frequency(bands: Bands) -> str:
@@ -231,9 +215,8 @@ def _next(attributor: Attributor, out: str, has_tests: bool) -> str:
 
 def describe(attributor: Any) -> list[str]:
     """Return what a fit learned, one line per fact."""
-    seconds, origins, task, can = (
-        attributor.seconds_, attributor.origins_, attributor.task_, attributor.capabilities
-    )  # fmt: skip
+    seconds, origins = attributor.seconds_, attributor.origins_
+    task, can = attributor.task_, attributor.capabilities
     n, (n_outputs, d) = attributor.n_train_, attributor.head_.weight.shape
     extractor, skipped = attributor.fitted_.require_model().extractor, attributor.skipped_.tolist()
     layers = extractor.layers
@@ -308,7 +291,7 @@ def update(
     say(f"Changed      {explainer.history_[-1]}")
     for line in describe(explainer):
         say(line)
-    _save(explainer, configuration, out, say)
+    _save(explainer, configuration, out)
 
 
 def _removed(explainer: DualDA, named: list[int]) -> list[int]:

@@ -19,7 +19,7 @@ from whence.data import Corpus
 from whence.data.corpus import around, cut
 from whence.errors import InvalidInputError
 from whence.explanation import Explanation
-from whence.explanation.trace import Bands, Changed, Passage, Source, Token, Trace, Without
+from whence.explanation.trace import Bands, Changed, Passage, ScoredDocument, Token, Trace, Without
 from whence.model.language import NextToken
 
 _PLACES = 3_000  # by which agreement is told, whole documents
@@ -198,11 +198,13 @@ class PassageTracer:
             found.append(Passage(*facts, around(self.corpus, index), self._copies(document)))
         return tuple(found)
 
-    def _sources(self, scores: csr_array, k: int, sign: int) -> tuple[Source, ...]:
+    def _sources(self, scores: csr_array, k: int, sign: int) -> tuple[ScoredDocument, ...]:
         """Give the documents that speak most for or against the whole answer, those with one text as one."""
         columns, sums = scores.tocsc(), np.asarray(scores.sum(axis=0), np.float64).ravel()
         each = ((i, columns[:, [i]].toarray()[:, 0]) for i in strongest(sums, k, sign))
-        return tuple(Source(i, self.corpus.title(i), float(sums[i]), own, self._copies(i)) for i, own in each)
+        return tuple(
+            ScoredDocument(i, self.corpus.title(i), float(sums[i]), own, self._copies(i)) for i, own in each
+        )
 
     def _copies(self, document: int) -> tuple[int, ...]:
         """Return the other documents that have the text of one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from whence.attribution.base import Capabilities
 from whence.core.arrays import Ints
-from whence.core.checks import shown, to_array
+from whence.core.checks import check_that, to_array
 from whence.core.display import Columns, cell
 from whence.core.files import to_csv, to_pandas, to_parquet
 from whence.errors import InvalidInputError, UnsupportedError
@@ -82,12 +81,9 @@ def tests_of(
 
     Parameters
     ----------
-    explainer, x, features
-        As for ``features_of``.
-    target
-        None for the model's class, one class, or one class per test.
-    name
-        What errors call the target.
+    explainer, x, features : as for ``features_of``
+    target : None for the model's class, one class, or one class per test
+    name : what errors call the target
     """
     (count, batches), task = features_of(explainer, x, features), explainer.task_
     wanted = (
@@ -132,15 +128,6 @@ class Table(ABC):
         return to_pandas(self.columns())
 
 
-def plain(value: Any) -> Any:
-    """Return a record in plain types that JSON takes: arrays and tuples as lists, dataclasses by field."""
-    if dataclasses.is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, tuple):
-        return [plain(member) for member in value]
-    return value.tolist() if isinstance(value, np.ndarray) else value
-
-
 def markdown(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table in Markdown."""
     head, *body = (
@@ -152,8 +139,8 @@ def markdown(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def check_ids(ids: Sequence[Any] | None, n: int) -> None:
     """Raise unless there is a name for every training sample."""
     sized = hasattr(ids, "__len__") and hasattr(ids, "__getitem__")
-    if ids is not None and (isinstance(ids, str | bytes) or not sized or len(ids) != n):
-        raise InvalidInputError(f"'ids' must name every training sample, {n} of them. Got {shown(ids)}.")
+    fits = ids is None or (not isinstance(ids, str | bytes) and sized and len(ids) == n)
+    check_that(fits, "ids", f"name every training sample, {n} of them", ids)
 
 
 def chosen_ids(ids: Sequence[Any] | None, chosen: Ints) -> tuple[Any, ...] | None:

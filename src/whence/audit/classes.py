@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from whence.audit.access import markdown, plain, surrogate_of
+from whence.audit.access import markdown, surrogate_of
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_count
 from whence.core.display import Columns, displayed
 from whence.methods import DualDA
+from whence.pages.pictures import plain
 
 _AT_BOUND = 1 - 1e-9
 
@@ -64,8 +65,7 @@ class ClassView:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything in plain types that JSON takes."""
-        values: dict[str, Any] = plain(self)
-        return values
+        return dict(plain(self))
 
     def columns(self) -> Columns:
         """Return the list as columns of plain values, one row per class."""
@@ -80,20 +80,16 @@ class ClassView:
         """Write a table in Markdown."""
         titles = ("class", "samples", "support vectors", "at the bound", "median margin", "proponents")
         rows = zip(*self.columns().values(), strict=True)
-        return markdown(
-            titles,
+        cells = (
             (
-                (
-                    name,
-                    n_train,
-                    n_support,
-                    f"{bounded:.0%}",
-                    "–" if margin is None else f"{margin:.2f}",
-                    ", ".join(map(str, proponents)) or "–",
-                )
-                for name, n_train, n_support, bounded, margin, proponents in rows
-            ),
+                *counts,
+                f"{bounded:.0%}",
+                "–" if margin is None else f"{margin:.2f}",
+                ", ".join(map(str, top)) or "–",
+            )
+            for *counts, bounded, margin, top in rows
         )
+        return markdown(titles, cells)
 
 
 def class_view(explainer: DualDA, k: int = 5) -> ClassView:
@@ -121,9 +117,9 @@ def class_view(explainer: DualDA, k: int = 5) -> ClassView:
     labels, margins = explainer.labels_[support], np.empty(len(support))
     for part, logits in surrogate.support_logits():
         places, y = np.arange(len(logits)), labels[part]
-        own = logits[places, y]
+        of_label = logits[places, y]
         logits[places, y] = -np.inf
-        margins[part] = own - logits.max(axis=1, initial=-np.inf)
+        margins[part] = of_label - logits.max(axis=1, initial=-np.inf)
     squares = W**2
     if explainer.bias:
         squares[:, -1] /= explainer.constant_**2  # a bias is a weight on the constant times that constant

@@ -13,7 +13,7 @@ from scipy.special import log_softmax
 
 from whence import engine
 from whence.core.arrays import Doubles, Floats, Ints
-from whence.errors import InvalidInputError
+from whence.core.checks import check_that
 from whence.model.heads import Head
 from whence.svm import solve_path
 
@@ -65,7 +65,7 @@ class Listed:
         return np.bincount(self.classes.ravel(), values.ravel(), len(self.seen)).astype(np.float64)
 
     def name(self, columns: Ints) -> Ints:
-        """The classes that columns (N,) stand for."""
+        """Return the classes that columns (N,) stand for."""
         return self.seen[self.classes[np.arange(len(columns)), columns]]
 
 
@@ -116,10 +116,7 @@ def held_out_scores(
     n_folds : from 2 to N, which leaves out single samples
     """
     n = len(labels)
-    if not 2 <= n_folds <= n:
-        raise InvalidInputError(
-            f"'n_folds' must lie between 2 and the number of samples, {n}. Got {n_folds}."
-        )
+    check_that(2 <= n_folds <= n, "n_folds", f"lie between 2 and the number of samples, {n}", n_folds)
     fold = folds(labels, n_folds, seed)
     seen, named = np.unique(labels, return_inverse=True)
     Cs = [(place, [kappa / total_norm(features[:, place]) * n for kappa in kappas]) for place in places]
@@ -206,7 +203,7 @@ def folds(labels: Ints, n_folds: int, seed: int) -> Ints:
     return fold
 
 
-def calibrated(scores: Floats, listed: Listed) -> Doubles:
+def calibrate(scores: Floats, listed: Listed) -> Doubles:
     """Turn scores (N, T) into log-probabilities log softmax(β s_i + b) that fit the labels best.
 
     β ≥ 0 and one offset per class maximise the likelihood, which is concave, so there is one best answer: the
@@ -216,7 +213,7 @@ def calibrated(scores: Floats, listed: Listed) -> Doubles:
     --------
     >>> import numpy as np
     >>> listed = Listed.all_of(np.array([0, 1, 1]))
-    >>> p = np.exp(calibrated(np.array([[1.0, 0.0], [0.5, 0.0], [0.0, 0.5]]), listed))
+    >>> p = np.exp(calibrate(np.array([[1.0, 0.0], [0.5, 0.0], [0.0, 0.5]]), listed))
     >>> p.sum(axis=0).round(3)
     array([1., 2.])
     """
@@ -224,7 +221,7 @@ def calibrated(scores: Floats, listed: Listed) -> Doubles:
 
 
 def standard(scores: Floats) -> Doubles:
-    """Scores (N, T) with a mean of 0 per sample and a variance of 1 over all."""
+    """Return scores (N, T) with a mean of 0 per sample and a variance of 1 over all."""
     S = np.array(scores, dtype=np.float64)
     S -= S.mean(axis=1, keepdims=True)
     S /= S.std() or 1.0

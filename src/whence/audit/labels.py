@@ -15,7 +15,8 @@ from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.checks import check_choice, check_count
 from whence.core.display import Columns, displayed
 from whence.core.ranking import padded
-from whence.features import novelty
+from whence.features.novelty import nearest
+from whence.features.rows import unit_rows
 from whence.methods import DualDA
 
 
@@ -182,28 +183,15 @@ def wrong_labels(
 
 
 def _disagreeing(explainer: DualDA, pool: Ints, features: Floats, chosen: Ints, k: int) -> Ints:
-    """Neighbours in the pool that have another label than the chosen samples, (n, k), then −1."""
-    labels, found = explainer.labels_, np.full((len(chosen), k), -1, dtype=np.int64)
+    """Find the neighbours in the pool with another label than the chosen samples, (n, k), then −1."""
+    labels, disagreeing = explainer.labels_, np.full((len(chosen), k), -1, dtype=np.int64)
     inside = np.flatnonzero(np.isin(chosen, pool))  # a sample whose features were not kept has none
-    near = nearest(features, np.searchsorted(pool, chosen[inside]), k, explainer.show_progress)
-    places = np.where(near >= 0, pool[near], -1)
-    for i, row in zip(inside, places, strict=True):
-        others = row[(row >= 0) & (labels[row] != labels[chosen[i]])]
-        found[i, : len(others)] = others
-    return found
-
-
-def nearest(features: Floats, rows: Ints, k: int, show_progress: bool = False) -> Ints:
-    """Find the k rows whose features (P, d) have the largest cosine to those of some of them.
-
-    Returns
-    -------
-    (n, k) row numbers, nearest first, never the row itself; −1 where there are fewer than k others.
-    """
-    lengths = np.linalg.norm(features, axis=1, keepdims=True)
-    unit = np.divide(features, lengths, out=np.zeros_like(features), where=lengths > 0)
-    width = min(k, len(features) - 1)
-    places = np.full((len(rows), k), -1, dtype=np.int64)
-    if width > 0:
-        places[:, :width] = novelty.nearest(unit[rows], unit, width, rows, show_progress)[1]
-    return places
+    width, rows = min(k, len(pool) - 1), np.searchsorted(pool, chosen[inside])
+    if width < 1 or not len(rows):
+        return disagreeing
+    unit = unit_rows(features)
+    neighbours = pool[nearest(unit[rows], unit, width, rows, explainer.show_progress)[1]]
+    for i, near in zip(inside, neighbours, strict=True):
+        others = near[labels[near] != labels[chosen[i]]]
+        disagreeing[i, : len(others)] = others
+    return disagreeing

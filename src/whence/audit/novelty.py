@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from whence.audit.access import capabilities_of, features_of, plain, unsupported
+from whence.audit.access import capabilities_of, features_of, unsupported
 from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.display import Columns, counted, displayed
 from whence.features import Novelty
+from whence.pages.pictures import plain
 from whence.pages.style import percent
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import log_softmax, logsumexp
 
-from whence.audit.heldout import Listed, Scores, calibrated, held_out_scores, most_likely, standard
+from whence.audit.heldout import Listed, Scores, calibrate, held_out_scores, most_likely, standard
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.features.rows import unit_rows
 from whence.methods import DualDA
@@ -59,11 +59,11 @@ class Evidence:
         The mean over held-out surrogates and, as far as it disagrees with labels, the model, each calibrated.
         """
         listed, held_out, head = self.scores
-        logs: Doubles = np.mean([calibrated(scores, listed) for scores in held_out], axis=0)
+        logs: Doubles = np.mean([calibrate(scores, listed) for scores in held_out], axis=0)
         if head is not None:
             mistaken = float((head.argmax(axis=1) != listed.label_column).mean())
             share = min(1.0, HEAD_SHARE * mistaken)
-            logs = (1 - share) * logs + share * calibrated(head, listed)
+            logs = (1 - share) * logs + share * calibrate(head, listed)
         return log_softmax(logs, axis=1)
 
 

@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 
 from whence.attribution.training_features import training_features
-from whence.audit.access import plain, surrogate_of, tests_of
+from whence.audit.access import surrogate_of, tests_of
 from whence.audit.groups import group_attribution
 from whence.audit.heldout import total_norm
 from whence.core.arrays import Doubles, Floats, Ints
-from whence.core.checks import check_count, to_array
+from whence.core.checks import check_count, check_that, to_array
 from whence.core.display import Columns, displayed
 from whence.core.progress import bar
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank
 from whence.methods import DualDA
+from whence.pages.pictures import plain
 from whence.relevance.concepts import Concepts
 from whence.svm import solve
 from whence.svm.inputs import check_C
@@ -82,9 +83,8 @@ class SharedEvidence:
         return {"index": self.samples.tolist(), "score": self.scores.tolist()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything in plain types that JSON takes."""
-        values: dict[str, Any] = plain(self)
-        return values
+        """Return everything in plain types that JSON takes."""
+        return dict(plain(self))
 
 
 def shared_evidence(
@@ -159,10 +159,9 @@ def shared_evidence(
 def _tests(
     explainer: DualDA, x: Any, test_features: Any, target: int | None, X: Floats, y: Ints
 ) -> tuple[Doubles, int]:
-    """Features (B, d) of the set, and the class whose evidence is looked for."""
+    """Return features (B, d) of the set, and the class whose evidence is looked for."""
     if target is not None:
-        if to_array("target", target).ndim != 0:
-            raise InvalidInputError(f"'target' must be one class for the whole set. Got {target!r}.")
+        check_that(to_array("target", target).ndim == 0, "target", "be one class for the whole set", target)
         target = int(explainer.task_.check_target(target, 1)[0])
     if x is None and test_features is None:
         if target is None:
@@ -206,15 +205,14 @@ def _dense(explainer: DualDA, X: Floats, y: Ints, C: float | None) -> tuple[Dual
 def _directions(
     explainer: DualDA, low: DualDA, X: Floats, mean: Doubles, target: int, n: int, k: int
 ) -> tuple[Direction, ...]:
-    """Principal components by their part of the mean logit, a bias left out."""
+    """Return principal components by their part of the mean logit, a bias left out."""
     concepts = Concepts.principal(X)
     pull = concepts.vectors @ low.coef_[target, : X.shape[1]]
     shown = concepts.vectors @ mean
     evidence = pull * shown
     samples = np.flatnonzero(explainer.used_)
-    best = np.argsort(-evidence, kind="stable")[:n]
     directions = []
-    for j in best:
+    for j in np.argsort(-evidence, kind="stable")[:n]:
         v = concepts.vectors[j] * (1.0 if shown[j] >= 0 else -1.0)
         order = np.argsort(-(X @ v), kind="stable")[:k]
         directions.append(Direction(concepts.names[j], v, float(evidence[j]), samples[order]))

@@ -3,7 +3,7 @@
 from whence.explanation.concepts import ConceptExplanation, ConceptPart
 from whence.explanation.evidence import Contribution, EffectOf, Neighbour, Typicality
 from whence.explanation.record import Explanation, Explanations
-from whence.explanation.trace import Band, Bands, Changed, Passage, Source, Token, Trace, Without
+from whence.explanation.trace import Band, Bands, Changed, Passage, ScoredDocument, Token, Trace, Without
 from whence.pages.samples import Picture, Sample
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     "Passage",
     "Picture",
     "Sample",
-    "Source",
+    "ScoredDocument",
     "Token",
     "Trace",
     "Typicality",

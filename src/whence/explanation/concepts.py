@@ -95,7 +95,7 @@ class ConceptExplanation:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but pixels, in plain types that JSON takes."""
+        """Return everything but pixels, in plain types that JSON takes."""
         scores = dict(zip(self.names, self.scores.tolist(), strict=True))
         return {**facts(self), "scores": scores, "parts": [facts(part) for part in self.parts]}
 

@@ -15,7 +15,7 @@ from whence.core.display import counted
 from whence.explanation.concepts import ConceptExplanation
 from whence.explanation.evidence import Contribution, Typicality, facts
 from whence.explanation.record import COMPUTED, Explanation
-from whence.explanation.trace import LOW, Passage, Source, Trace
+from whence.explanation.trace import LOW, Passage, ScoredDocument, Trace
 from whence.explanation.wording import MADE_OF
 from whence.pages.pictures import Pictures, as_small_view, as_view, map_view, plain
 from whence.pages.render import Look, read, render
@@ -145,7 +145,7 @@ def sentences(trace: Trace) -> list[str]:
         first = f"None of the {documents} supports this answer."
     if not trace.written:
         likely = sum(token.rank == 1 for token in trace.tokens)
-        first += f" The answer was given: the model itself would write {likely} of its {n} words."
+        first += f" The answer was given: the model itself would generate {likely} of its {n} words."
     same = sum(token.agrees for token in trace.tokens)
     share = (
         f"all {counted(n, 'word')}" if same == n else f"{same} of {counted(n, 'word')}, {percent(same / n)}"
@@ -177,7 +177,7 @@ def grouped(passages: Sequence[Passage]) -> list[list[Passage]]:
     return sorted(groups.values(), key=lambda group: -abs(sum(passage.score for passage in group)))
 
 
-def strongest_tokens(trace: Trace, source: Source) -> list[tuple[str, float]]:
+def strongest_tokens(trace: Trace, source: ScoredDocument) -> list[tuple[str, float]]:
     """Return up to three words of an answer that a document supports or contradicts most, and scores."""
     sign = 1 if source.score > 0 else -1
     order = np.argsort(-sign * source.scores, kind="stable")[:3]

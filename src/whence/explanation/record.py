@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from whence.core.checks import is_integer, shown
+from whence.core.checks import check_that, is_integer
 from whence.core.display import counted, line
-from whence.errors import InvalidInputError
-from whence.explanation.evidence import Contribution, EffectOf, Typicality, facts
-from whence.explanation.summary import Summary, summarize
+from whence.explanation.evidence import Contribution, EffectOf, Summary, Typicality, facts, summarize
 from whence.explanation.wording import MADE_OF, Question, Words, of_members, would_change
 from whence.pages.pictures import as_html
 from whence.pages.samples import Array, Sample
@@ -219,7 +217,7 @@ class Explanation:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything shown but pixels, in plain types that JSON takes; of texts also tokens and maps."""
+        """Return all that is shown but pixels, in plain types of JSON; of texts also tokens and maps."""
         return {
             **facts(self),
             "verdict": self.verdict._asdict(),
@@ -265,11 +263,8 @@ class Explanation:
         """
         from whence.explanation.figures.pairs import draw
 
-        if input is not None and input not in self.inputs:
-            raise InvalidInputError(
-                f"'input' must be one of the model's inputs, {', '.join(map(repr, self.inputs))}. "
-                f"Got {shown(input)}."
-            )
+        rule = f"be one of the model's inputs, {', '.join(map(repr, self.inputs))}"
+        check_that(input is None or input in self.inputs, "input", rule, input)
         return draw(self if input is None else self.inputs[input])
 
 
@@ -320,8 +315,8 @@ class Explanations(Sequence[Explanation]):
 
     def plot(self, test: int = 0, input: str | None = None) -> Figure:
         """Draw the explanation of one test sample, the first if none is named, on one of its inputs."""
-        if not is_integer(test) or not -len(self) <= test < len(self):
-            raise InvalidInputError(f"'test' must be one of the {len(self)} test samples. Got {shown(test)}.")
+        holds = is_integer(test) and -len(self) <= test < len(self)
+        check_that(holds, "test", f"be one of the {len(self)} test samples", test)
         return self[test].plot(input)
 
     def to_dict(self) -> list[dict[str, Any]]:

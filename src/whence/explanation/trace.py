@@ -11,10 +11,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Ints, Mask
-from whence.core.checks import is_integer, shown
+from whence.core.checks import check_that, is_integer
 from whence.core.display import displayed, line, table
 from whence.data.corpus import Around
-from whence.errors import InvalidInputError
 from whence.explanation.record import Explanation
 
 EDGES = (0, 1, 10, 100)
@@ -165,7 +164,7 @@ class Token:
 
 @displayed("document", "title", "score")
 @dataclass(frozen=True, eq=False)
-class Source:
+class ScoredDocument:
     """A document with the scores of all its places for an answer.
 
     Attributes
@@ -244,7 +243,7 @@ class Trace:
     Attributes
     ----------
     prompt, answer : the texts
-    written : whether the model wrote the answer; else it was given
+    written : whether the model generated the answer; else it was given
     ids, start : (P + T,) all tokens, and the number P of those of the prompt
     tokens : of the answer, T
     scores : csr_array (T, documents), the scores of all places of a document; rows sum to the logits
@@ -263,8 +262,8 @@ class Trace:
     start: int
     tokens: tuple[Token, ...]
     scores: csr_array
-    proponents: tuple[Source, ...]
-    opponents: tuple[Source, ...]
+    proponents: tuple[ScoredDocument, ...]
+    opponents: tuple[ScoredDocument, ...]
     k: int
     n_train: int
     n_support: int
@@ -317,10 +316,8 @@ class Trace:
 
     def check_token(self, token: Any) -> int:
         """Return the place of a token in the answer, counted from its beginning, or raise."""
-        if not is_integer(token) or not -len(self) <= token < len(self):
-            raise InvalidInputError(
-                f"'token' must be the place of one of the answer's {len(self)} tokens. Got {shown(token)}."
-            )
+        rule = f"be the place of one of the answer's {len(self)} tokens"
+        check_that(is_integer(token) and -len(self) <= token < len(self), "token", rule, token)
         return int(token) % len(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -372,7 +369,7 @@ class Trace:
         return write_trace(self, path)
 
 
-def _plain(source: Source) -> dict[str, Any]:
+def _plain(source: ScoredDocument) -> dict[str, Any]:
     return {**vars(source), "scores": source.scores.tolist()}
 
 

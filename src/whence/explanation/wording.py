@@ -67,14 +67,18 @@ class Words:
     says: str = "predicts"
 
 
+_READING = (
+    "A score τ is large when the training sample matters to the surrogate and looks like the test sample to "
+    "the model. {} Each pair of a training sample and the test sample has two maps, which show the features "
+    "of either that its score comes from."
+)
 _OF_CLASSES = Words(
     title="Where a prediction comes from",
     titles="Where {n} predictions come from",
     lead="Which training samples a prediction comes from, and which features of them and of the test sample.",
-    reading="A score τ is large when the training sample matters to the surrogate and looks like the test "
-    "sample to the model. The scores of all training samples sum to the surrogate’s logit of the target "
-    "class. Each pair of a training sample and the test sample has two maps, which show the features of "
-    "either that its score comes from.",
+    reading=_READING.format(
+        "The scores of all training samples sum to the surrogate’s logit of the target class."
+    ),
     asks="Why",
     mark="τ = ",
     scores="Scores τ",
@@ -92,11 +96,10 @@ _OF_CLASSES = Words(
 
 _OF_LABELS = replace(
     _OF_CLASSES,
-    reading="A score τ is large when the training sample matters to the surrogate and looks like the test "
-    "sample to the model. The scores of all training samples sum to the surrogate’s logit of the label that "
-    "is explained, which is on where that is above 0: samples with the label support it, others contradict "
-    "it. Each pair of a training sample and the test sample has two maps, which show the features of either "
-    "that its score comes from.",
+    reading=_READING.format(
+        "The scores of all training samples sum to the surrogate’s logit of the label that is explained, "
+        "which is on where that is above 0: samples with the label support it, others contradict it."
+    ),
     nothing=("No training sample supports this label.", "No training sample contradicts this label."),
     sign=("evidence that the label is on", "evidence that it is off"),
     colours=("for the label", "against it"),
@@ -109,12 +112,11 @@ _OF_LABELS = replace(
 
 _OF_NUMBERS = replace(
     _OF_CLASSES,
-    reading="A score τ is large when the training sample matters to the surrogate and looks like the test "
-    "sample to the model. The surrogate’s prediction is a base, which for a regression is the mean of the "
-    "training targets, and the scores of all training samples, in the units of the targets: samples whose "
-    "target is above the prediction of the others pull up what looks like them, those below it pull it down. "
-    "Each pair of a training sample and the test sample has two maps, which show the features of either that "
-    "its score comes from.",
+    reading=_READING.format(
+        "The surrogate’s prediction is a base, which for a regression is the mean of the training targets, "
+        "and the scores of all training samples, in the units of the targets: samples whose target is above "
+        "the prediction of the others pull up what looks like them, those below it pull it down."
+    ),
     side=("pulls up", "pulls down"),
     share=("upward", "downward"),
     everything=("all that pulls up", "all that pulls down"),

@@ -9,7 +9,7 @@ from captum.influence import DataInfluence
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from whence.core.checks import check_count, check_flag, check_is
+from whence.core.checks import check_count, check_flag, check_is, check_that
 from whence.errors import InvalidInputError
 from whence.methods import Attributor
 
@@ -94,10 +94,7 @@ class CaptumInfluence(DataInfluence):  # type: ignore[misc]
         return self.explainer.self_influence()
 
     def _scores(self, batch: Any) -> Tensor:
-        if not isinstance(batch, tuple | list) or len(batch) < 2:
-            raise InvalidInputError(
-                "'inputs' must be tuples of the model's inputs with the labels last, such as (x, y). "
-                f"Got {type(batch).__name__}."
-            )
+        rule = "be tuples of the model's inputs with the labels last, such as (x, y)"
+        check_that(isinstance(batch, tuple | list) and len(batch) >= 2, "inputs", rule, type(batch))
         *parts, labels = batch
         return self.explainer.attribute(parts[0] if len(parts) == 1 else tuple(parts), labels)

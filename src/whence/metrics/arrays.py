@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from whence.core.arrays import Array, Ints, Mask
-from whence.core.checks import as_int64, check_shape, real_array, to_array
+from whence.core.checks import as_int64, check_finite, check_shape, check_that, real_array, to_array
 from whence.errors import InvalidInputError
 
 _LARGEST = 1e150
@@ -23,12 +23,8 @@ def numbers(name: str, values: Any, shape: tuple[int | None, ...]) -> Array:
     rows = max(1, _BLOCK // max(1, array[:1].size))
     for start in range(0, len(array), rows):
         block = array[start : start + rows]
-        finite = np.isfinite(block)
-        if not finite.all():
-            place = np.argwhere(~finite)[0]
-            place[0] += start
-            value = array[tuple(place)]
-            raise InvalidInputError(f"'{name}' must be finite. Got {value} at {tuple(map(int, place))}.")
+        if not np.isfinite(block).all():
+            check_finite(name, array)
         if array.dtype.itemsize >= 8 and max(abs(block.max()), abs(block.min())) > _LARGEST:
             raise InvalidInputError(
                 f"'{name}' must be within ±{_LARGEST:g}, whose squares can be added. Scale them down."
@@ -60,8 +56,7 @@ def mask(name: str, values: Any, shape: tuple[int | None, ...]) -> Mask:
 def split_mask(name: str, values: Any, n: int, what: str = "samples") -> Mask:
     """Return booleans (n,) with both values among them, or raise."""
     marked = mask(name, values, (n,))
-    if marked.all() or not marked.any():
-        raise InvalidInputError(
-            f"'{name}' must mark some of the {what} and not all. Got {int(marked.sum())} of {n}."
-        )
+    check_that(
+        not marked.all() and marked.any(), name, f"mark some of the {n} {what} and not all", marked.sum()
+    )
     return marked

@@ -8,9 +8,8 @@ import numpy as np
 from scipy.special import logsumexp
 
 from whence.core.arrays import Doubles, Ints
-from whence.core.checks import check_places, check_seed, check_share
+from whence.core.checks import check_places, check_seed, check_share, check_that
 from whence.core.display import displayed
-from whence.errors import InvalidInputError
 from whence.metrics.arrays import classes, numbers
 
 FRACTIONS: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -61,7 +60,7 @@ def order_by(worth: Any, seed: int = 0) -> Ints:
 
 
 def coreset(order: Ints, fraction: float, labels: Any = None) -> Ints:
-    """Indices of the most important share of the training set, to retrain on.
+    """Return the indices of the most important share of the training set, to retrain on.
 
     With ``labels`` (N,) it is balanced: the most important of every class, each class in proportion to its
     share of the training set. What is left of whole samples goes to the largest remainders, and among equal
@@ -80,21 +79,17 @@ def coreset(order: Ints, fraction: float, labels: Any = None) -> Ints:
 
 
 def pruned(order: Ints, fraction: float, labels: Any = None) -> Ints:
-    """Indices of what is left without the share that ``coreset`` gives, to retrain on."""
+    """Return the indices of what is left without the share that ``coreset`` gives, to retrain on."""
     return _split(order, fraction, labels)[1]
 
 
 def _split(order: Any, fraction: float, labels: Any) -> tuple[Ints, Ints]:
     places = classes("order", order)
-    if places.min() < 0:
-        raise InvalidInputError(f"'order' must be places of training samples. Got {places.min()} among them.")
+    check_that(places.min() >= 0, "order", "be places of training samples", places.min())
     fraction = check_share("fraction", fraction)
     count = round(fraction * len(places))
-    if not 0 < count < len(places):
-        raise InvalidInputError(
-            f"'fraction' must take some of the {len(places)} samples and leave some. "
-            f"Got {fraction!r}, which is {count}."
-        )
+    rule = f"take some of the {len(places)} samples and leave some"
+    check_that(0 < count < len(places), "fraction", rule, fraction)
     if labels is None:
         return places[:count], places[count:]
     known = classes("labels", labels, len(places))[check_places("order", places, len(places))]
@@ -104,7 +99,7 @@ def _split(order: Any, fraction: float, labels: Any) -> tuple[Ints, Ints]:
 
 
 def _seats(sizes: Ints, count: int) -> Ints:
-    """Share ``count`` among classes of some sizes in proportion, by largest remainders."""
+    """Divide ``count`` among classes in proportion to their sizes, by largest remainders."""
     # Whole numbers: remainders that are equal stay so.
     seats, rest = np.divmod(count * sizes, sizes.sum())
     seats[np.argsort(-rest, kind="stable")[: count - seats.sum()]] += 1
@@ -120,7 +115,7 @@ def _before_in_class(of: Ints) -> Ints:
 
 
 def weighted_mean(values: Any, fractions: Any = FRACTIONS) -> float:
-    """Mean of values at fractions p of the training set, weighted by 1/p: Σ_p v(p)/p / Σ_p 1/p.
+    """Return the mean of values at fractions p of the training set, weighted by 1/p: Σ_p v(p)/p / Σ_p 1/p.
 
     Small fractions, where methods differ most, count most: 10 % as much as 90 % nine times over. Of coreset
     losses lower is better, of pruning losses higher.
@@ -138,18 +133,8 @@ def weighted_mean(values: Any, fractions: Any = FRACTIONS) -> float:
     """
     p = numbers("fractions", fractions, (None,))
     v = numbers("values", values, (len(p),))
-    if (p <= 0).any():
-        raise InvalidInputError(f"'fractions' must be above 0. Got {p.min()}.")
+    check_that((p > 0).all(), "fractions", "be above 0", p.min())
     return float(np.average(v, weights=1 / p))
-
-
-SPREAD = "accuracy_spread"
-"""Name, in results, of the standard deviation of accuracies between training seeds."""
-
-
-def loss_of(seed: int) -> str:
-    """Name, in results, of the losses of models that were trained from one seed."""
-    return f"loss_of_seed_{seed}"
 
 
 @displayed()

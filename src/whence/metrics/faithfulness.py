@@ -10,7 +10,6 @@ from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_flag, check_that, to_array
-from whence.errors import InvalidInputError
 from whence.features.training import check_tests
 from whence.metrics.arrays import numbers
 from whence.model.heads import Head
@@ -70,10 +69,8 @@ def sparsified(coefficients: Any, counts: Any) -> Doubles:
     dense = numbers("coefficients", coefficients, (None, None)).astype(np.float64)
     N, K = dense.shape
     keep = to_array("counts", counts)
-    if keep.shape != (K,) or keep.dtype.kind not in "iu" or keep.min() < 0 or keep.max() > N:
-        raise InvalidInputError(
-            f"'counts' must be {K} integers from 0 to {N}, one per class. Got {keep.tolist()}."
-        )
+    fits = keep.shape == (K,) and keep.dtype.kind in "iu" and keep.min() >= 0 and keep.max() <= N
+    check_that(fits, "counts", f"be {K} integers from 0 to {N}, one per class", keep.tolist())
     # Ranks by falling size; of equals the first in the training set is kept.
     ranks = np.argsort(np.argsort(-np.abs(dense), axis=0, kind="stable"), axis=0)
     return np.where(ranks < keep, dense, 0.0)

@@ -13,9 +13,7 @@ from scipy.stats import rankdata
 from whence.core.arrays import Array, Doubles, Ints, Mask
 from whence.core.checks import check_count, check_seed, check_share, check_that, to_array
 from whence.core.display import Columns, displayed
-from whence.errors import InvalidInputError
 from whence.metrics.arrays import mask, numbers
-from whence.metrics.comparison import interval, table, tied
 
 _LARGEST = 1 << 32  # entries of a mask at a time
 
@@ -31,8 +29,7 @@ def random_subsets(n_train: int, m: int, fraction: float = 0.5, seed: int = 0) -
     n_train = check_count("n_train", n_train)
     m = check_count("m", m)
     fraction = check_share("fraction", fraction)
-    if n_train * m > _LARGEST:
-        raise InvalidInputError(f"'m' × 'n_train' must be at most {_LARGEST:,}. Got {m} × {n_train}.")
+    check_that(n_train * m <= _LARGEST, "m", f"be at most {_LARGEST // n_train:,} for {n_train} samples", m)
     rng = np.random.default_rng(check_seed(seed))
     size = round(fraction * n_train)
     return np.array([rng.permutation(n_train) < size for _ in range(m)])
@@ -60,10 +57,7 @@ def lds(scores: Any, subsets_mask: Any, outputs: Any) -> Doubles:
     >>> lds(np.array([[3.0, 2.0, 1.0]]), subsets, np.array([[5.0], [4.0], [3.5]]))
     array([1.])
     """
-    values = numbers("scores", scores, (None, None))
-    subsets, targets = _checked(subsets_mask, outputs, values)
-    every = np.ones((1, len(subsets)))
-    rhos: Doubles = _correlations(_predicted_sums(values, subsets), targets.mean(axis=0), every)[0]
+    rhos: Doubles = _rhos(numbers("scores", scores, (None, None)), subsets_mask, outputs)[0]
     return rhos
 
 
@@ -94,11 +88,8 @@ def lds_reliability(outputs: Any) -> Reliability:
     """
     array = numbers("outputs", outputs, (None, None, None))
     S, m, _ = array.shape
-    if S < 2 or m < 3:
-        raise InvalidInputError(
-            "'outputs' must have shape (seeds, m, T) with at least 2 seeds and 3 models. "
-            f"Got {array.shape}. Train on each subset with another seed."
-        )
+    rule = "have shape (seeds, m, T) with at least 2 seeds and 3 models"
+    check_that(S >= 2 and m >= 3, "outputs", rule, array.shape, "Train on each subset with another seed.")
     every = np.ones((1, m))
     pairs = [_correlations(array[a].T, array[b], every).mean() for a, b in combinations(range(S), 2)]
     r = float(np.mean(pairs))
@@ -191,7 +182,7 @@ def compare_lds(
     for name, one in scores.items():
         several = _by_model(f"scores[{name!r}]", one, len(by_explained) if given.ndim == 4 else None)
         pairs = zip(several, by_explained, strict=True)
-        by_model = [_drawn_means(values, subsets_mask, asked, counts) for values, asked in pairs]
+        by_model = [_rhos(values, subsets_mask, asked, counts).mean(axis=1) for values, asked in pairs]
         means.append((shares * np.stack(by_model, axis=1)).sum(axis=1))
     drawn = np.array(means)  # (method, 1 + draws)
     low, high = interval(drawn[:, 1:], level)
@@ -209,39 +200,33 @@ def compare_lds(
 
 
 def _drawn(rng: np.random.Generator, n: int, draws: int) -> Doubles:
-    """How often (1 + draws, n) each of n is drawn with replacement; the first row is the sample itself."""
+    """Return how often (1 + draws, n) each of n is drawn with replacement; the first row is all ones."""
     return np.vstack([np.ones(n), rng.multinomial(n, np.full(n, 1 / n), size=draws)])
 
 
 def _by_model(name: str, scores: Any, models: int | None) -> Array:
-    """Scores (models, T, N) of a method; of one explained model where ``models`` is None."""
+    """Return scores (models, T, N) of a method; of one explained model where ``models`` is None."""
     if models is None:
         return numbers(name, scores, (None, None))[None]
     return numbers(name, scores, (models, None, None))
 
 
-def _drawn_means(scores: Array, subsets_mask: Any, outputs: Any, counts: Doubles) -> Doubles:
-    """Mean LDS (draws,) over the tests, model j taken counts[:, j] times."""
-    subsets, targets = _checked(subsets_mask, outputs, scores)
-    means: Doubles = _correlations(_predicted_sums(scores, subsets), targets.mean(axis=0), counts).mean(
-        axis=1
-    )
-    return means
-
-
-def _checked(subsets_mask: Any, outputs: Any, scores: Array) -> tuple[Mask, Array]:
-    """Subsets (m, N) and outputs (seeds, m, T) that fit the scores, or raise."""
+def _rhos(scores: Array, subsets_mask: Any, outputs: Any, counts: Doubles | None = None) -> Doubles:
+    """LDS (draws, T), model j taken counts[:, j] times; on all models once where counts is None."""
     T, N = scores.shape
     subsets = mask("subsets_mask", subsets_mask, (None, N))
     m = len(subsets)
     check_that(m >= 3, "subsets_mask", "have at least 3 subsets", m)
     array = to_array("outputs", outputs)
     several = array[None] if array.ndim == 2 else array
-    return subsets, numbers("outputs", several, (None, m, T)).astype(np.float64)
+    targets = numbers("outputs", several, (None, m, T)).astype(np.float64).mean(axis=0)
+    return _correlations(
+        _predicted_sums(scores, subsets), targets, np.ones((1, m)) if counts is None else counts
+    )
 
 
 def _predicted_sums(scores: Array, subsets: Mask) -> Doubles:
-    """Sums (T, m) of scores over each subset, in float64."""
+    """Return sums (T, m) of scores over each subset, in float64."""
     width = max(1, (1 << 22) // scores.shape[1])
     blocks = (scores[start : start + width] for start in range(0, len(scores), width))
     return np.concatenate([block.astype(np.float64) @ subsets.T.astype(np.float64) for block in blocks])
@@ -259,7 +244,7 @@ def _correlations(predicted: Doubles, outputs: Doubles, counts: Doubles) -> Doub
 
 
 def _centred_ranks(values: Doubles, counts: Doubles) -> Doubles:
-    """Ranks (draws, m), equal values sharing theirs, in samples with value j counts[:, j] times; mean 0."""
+    """Return ranks (draws, m) with mean 0, ties shared, in samples with value j counts[:, j] times."""
     places: Ints = rankdata(values, method="dense").astype(np.int64) - 1
     n = np.zeros((len(counts), places.max() + 1))
     np.add.at(n.T, places, counts.T)
@@ -267,3 +252,24 @@ def _centred_ranks(values: Doubles, counts: Doubles) -> Doubles:
     # The ranks of m observations always have the mean (m + 1)/2, shared or not.
     ranks: Doubles = (upto - (n - 1) / 2)[:, places] - (counts.shape[1] + 1) / 2
     return ranks
+
+
+def tied(drawn: Doubles, level: float) -> Mask:
+    """Return for which rows of drawn means (M, draws) the interval of their difference holds 0, (M, M)."""
+    low, high = interval(drawn[:, None] - drawn, level)
+    held: Mask = (low <= 0) & (high >= 0)
+    return held
+
+
+def interval(drawn: Doubles, level: float) -> Doubles:
+    """Return ends (2, …) of the interval that holds ``level`` of the draws (…, draws)."""
+    return np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=-1)
+
+
+def table(heads: str, methods: tuple[str, ...], cells: list[str], order: Ints, ties: Mask) -> str:
+    """Write a table in Markdown: methods in an order, each with its cells and the others it is tied with."""
+    lines = [f"| method | {heads} | tied with |", "|---" * (heads.count("|") + 3) + "|"]
+    for i in order:
+        same = [name for j, name in enumerate(methods) if ties[i, j] and j != i]
+        lines.append(f"| {methods[i]} | {cells[i]} | {', '.join(same) or '–'} |")
+    return "\n".join(lines)

@@ -1,7 +1,7 @@
 """Metrics on score matrices (test, train) and labels: positive is evidence for the target class.
 
 Where a metric is a mean over tests, the function gives one value per test. The published number is their
-mean; ``whence.metrics.comparison`` has its uncertainty, and which methods are tied.
+mean; ``whence_studies.comparison`` has its uncertainty, and which methods are tied.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whence.core.arrays import Array, Doubles, Mask
-from whence.core.checks import check_count, check_seed, is_integer, shown
+from whence.core.checks import check_count, check_seed, check_that, is_integer
 from whence.core.display import displayed
-from whence.errors import InvalidInputError
 from whence.metrics.arrays import classes, numbers, split_mask
 
 _LARGEST = 1 << 32  # random scores at a time
@@ -47,7 +46,7 @@ def identical_class(scores: Any, target: Any, train_labels: Any, k: int = 5) -> 
 
 
 def identical_subclass(scores: Any, subclass_test: Any, subclass_train: Any, k: int = 5) -> Doubles:
-    """Share of each test's k highest-scored training samples that have its true subclass, (T,).
+    """Return the share of each test's k highest-scored training samples that have its true subclass, (T,).
 
     As ``identical_class``, for a model that was trained on groups of classes (``group_classes``) and saw only
     the groups. In [0, 1]; 1 is best. Scores that know the group but not the subclass reach the subclass's
@@ -70,8 +69,7 @@ def _hits_among_top(scores: Any, tests: tuple[str, Any], trains: tuple[str, Any]
     k = check_count("k", k)
     values = numbers("scores", scores, (None, None))
     T, N = values.shape
-    if k > N:
-        raise InvalidInputError(f"'k' must be at most the {N} training samples. Got {k}.")
+    check_that(k <= N, "k", f"be at most the {N} training samples", k)
     ours, theirs = classes(*tests, T), classes(*trains, N)
     rows = max(1, _BLOCK // N)
     parts = [
@@ -82,7 +80,7 @@ def _hits_among_top(scores: Any, tests: tuple[str, Any], trains: tuple[str, Any]
 
 
 def _expected_hits(scores: Array, hit: Mask, k: int) -> Doubles:
-    """Hits (B,) among the k largest of scores (B, N), on average over the order of equal ones."""
+    """Return hits (B,) among the k largest of scores (B, N), on average over the order of equal ones."""
     least = np.partition(scores, -k, axis=1)[:, -k, None]
     above, equal = scores > least, scores == least
     places = k - above.sum(axis=1)
@@ -127,7 +125,7 @@ def mislabeling_curve(self_influence: Any, flipped_mask: Any) -> Curve:
 
 
 def mislabeling_auc(self_influence: Any, flipped_mask: Any) -> float:
-    """Area under ``mislabeling_curve``, scaled so that the best order has 1 and the worst 0.
+    """Return the area under ``mislabeling_curve``, scaled so that the best order has 1 and the worst 0.
 
     A random order has 0.5 on average, with variance (N + 1)/(12 n (N − n)) for n wrong labels among N. The
     scaled area is the area under the ROC curve of self-influence as a detector of wrong labels: both are
@@ -193,8 +191,7 @@ def fooled(before: Any, after: Any, true_labels: Any, shortcut_class: int) -> Ma
     shortcut_class
         Class that has the shortcut in the training set.
     """
-    if not is_integer(shortcut_class):
-        raise InvalidInputError(f"'shortcut_class' must be a class. Got {shown(shortcut_class)}.")
+    check_that(is_integer(shortcut_class), "shortcut_class", "be a class", shortcut_class)
     labels = classes("true_labels", true_labels)
     clean, perturbed = classes("before", before, len(labels)), classes("after", after, len(labels))
     flipped: Mask = (labels != shortcut_class) & (clean != shortcut_class) & (perturbed == shortcut_class)
@@ -230,7 +227,7 @@ def shortcut_ap(scores: Any, poisoned_mask: Any) -> Doubles:
 
 
 def random_scores(n_tests: int, n_train: int, seed: int = 0) -> Doubles:
-    """Scores (test, train) that know nothing, standard normal: chance, for every table.
+    """Return scores (test, train) that know nothing, standard normal: chance, for every table.
 
     Examples
     --------
@@ -239,10 +236,8 @@ def random_scores(n_tests: int, n_train: int, seed: int = 0) -> Doubles:
     """
     n_tests = check_count("n_tests", n_tests)
     n_train = check_count("n_train", n_train)
-    if n_tests * n_train > _LARGEST:
-        raise InvalidInputError(
-            f"'n_tests' × 'n_train' must be at most {_LARGEST:,}. Got {n_tests} × {n_train}."
-        )
+    most = _LARGEST // n_train
+    check_that(n_tests <= most, "n_tests", f"be at most {most:,} for {n_train} training samples", n_tests)
     return np.random.default_rng(check_seed(seed)).standard_normal((n_tests, n_train))
 
 
@@ -285,8 +280,7 @@ def sparsity_curve(scores: Any, shares: Any) -> SparsityCurve:
     """
     values = numbers("scores", scores, (None, None))
     x = numbers("shares", shares, (None,)).astype(np.float64)
-    if x.min() < 0 or x.max() > 1:
-        raise InvalidInputError(f"'shares' must lie in [0, 1]. Got {x.min()} to {x.max()}.")
+    check_that(x.min() >= 0 and x.max() <= 1, "shares", "lie in [0, 1]", x.tolist())
     held = np.array([_held(row.astype(np.float64), x) for row in values])  # (T, 3, S)
     tests = np.isfinite(held).sum(axis=0)
     means = np.divide(np.nansum(held, axis=0), tests, out=np.full(tests.shape, np.nan), where=tests > 0)

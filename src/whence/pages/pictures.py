@@ -31,7 +31,7 @@ _SMALL = 96  # pixels per side, and tokens, of samples in lists
 _DPI = 110  # of a screen
 
 
-def encoded(picture: Picture) -> tuple[bytes, str]:
+def encode_picture(picture: Picture) -> tuple[bytes, str]:
     """Encode a picture (height, width) or (height, width, 3) in [0, 1]; return its bytes and their format."""
     from PIL import Image  # comes with matplotlib
 
@@ -46,7 +46,7 @@ def encoded(picture: Picture) -> tuple[bytes, str]:
 
 def data_uri(picture: Picture) -> str:
     """Encode a picture as a ``data:`` address."""
-    content, kind = encoded(picture)
+    content, kind = encode_picture(picture)
     return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 

@@ -47,10 +47,8 @@ def as_samples(inputs: Any, tokenizer: Any = None) -> list[Sample]:
 
     Parameters
     ----------
-    inputs
-        A tensor or a mapping. Tokens are recognised by their integer type.
-    tokenizer
-        Of transformers; spells the tokens. Without one they are shown as numbers.
+    inputs : a tensor or a mapping. Tokens are recognised by their integer type
+    tokenizer : of transformers; spells the tokens. Without one they are shown as numbers
 
     Warns
     -----

@@ -138,10 +138,8 @@ def heat(relevance: Array, full: float, image: Picture | None = None) -> Picture
 
     Parameters
     ----------
-    full
-        The relevance of the full colour.
-    image
-        The sample, whose contours then show through faintly.
+    full : the relevance of the full colour
+    image : the sample, whose contours then show through faintly
     """
     ground = np.full(relevance.shape, PAPER) if image is None else PAPER - 0.2 * contours(image)
     return _mixed(strength(relevance, full), ground[..., None])

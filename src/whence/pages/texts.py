@@ -24,8 +24,8 @@ def spelled(ids: Sequence[int], tokenizer: Any, text: str | None = None) -> tupl
     are empty, and so are those that only end a letter of which another token has the beginning.
     """
     left_out = _not_written(tokenizer)
-    found = None if text is None else _as_written(list(ids), tokenizer, text, left_out)
-    return _joined(list(ids), tokenizer, left_out) if found is None else found
+    written = None if text is None else _as_written(list(ids), tokenizer, text, left_out)
+    return _joined(list(ids), tokenizer, left_out) if written is None else written
 
 
 def _not_written(tokenizer: Any) -> set[int]:
@@ -153,5 +153,5 @@ def readable(token: str) -> str:
 
 
 def breaks(token: str) -> bool:
-    """Whether a line ends before a token's first letter."""
+    """Return whether a line ends before a token's first letter."""
     return "\n" in token[: len(token) - len(token.lstrip())]

@@ -101,13 +101,10 @@ class Configuration:
 
         Parameters
         ----------
-        path
-            The configuration's file.
-        names
-            ``NAMES`` instead of the file's, where not None.
-        trust
-            Whether code that only the file names may be imported and run. Without it everything must be
-            given as ``names``, and the file's cache is not used.
+        path : the configuration's file
+        names : ``NAMES`` instead of the file's, where not None
+        trust : whether code that only the file names may be imported and run. Without it everything must be
+            given as ``names``, and the file's cache is not used
         """
         self = cls.read(path)
         foreign = {key: name for key, name in self.names().items() if name not in _DEMO}

@@ -57,15 +57,11 @@ class Project:
 
         Parameters
         ----------
-        path
-            The file that ``whence fit`` wrote.
-        trust
-            Whether code that only the configuration names may be imported and run. Without it everything
-            must be given as ``names``, and the configuration's cache is not used.
-        show_progress
-            Whether long steps show their progress.
-        names
-            ``NAMES`` instead of those of the configuration.
+        path : the file that ``whence fit`` wrote
+        trust : whether code that only the configuration names may be imported and run. Without it everything
+            must be given as ``names``, and the configuration's cache is not used
+        show_progress : whether long steps show their progress
+        names : ``NAMES`` instead of those of the configuration
         """
         path = Path(path)
         if not path.is_file():
@@ -135,8 +131,7 @@ class Project:
 
         Parameters
         ----------
-        max_seconds
-            Limit of the solver.
+        max_seconds : limit of the solver
         """
         method = self.attributor
         if method.capabilities.effects:
@@ -166,10 +161,10 @@ class Project:
             return self._train_bank
 
     @functools.cached_property
-    def usualness(self) -> Novelty:
+    def novelty(self) -> Novelty:
         """What compares tests with the training set."""
-        n = int(self.pairs.used_.sum())
-        novelty: Novelty = self.pairs.usualness(self.train_bank, k=min(5, n - 1))
+        k = min(5, int(self.pairs.used_.sum()) - 1)
+        novelty: Novelty = self.pairs.usualness(self.train_bank, k=k)
         return novelty
 
     @functools.cached_property
@@ -216,16 +211,12 @@ class Project:
         method, task = self.attributor, self.attributor.task_
         if method.capabilities.dual:
             features = self.test_features(indices)
-            logits, top = (
-                method.surrogate_.model_logits(features),
-                method.top_k(features=features, k=k, target=target),
-            )
+            logits = method.surrogate_.model_logits(features)
+            top = method.top_k(features=features, k=k, target=target)
         else:
             x = self.tests.take(self.read_tests(indices))
-            logits, top = (
-                method.fitted_.require_model().read(x, method.batch_size).logits,
-                method.top_k(x, k, target),
-            )
+            logits = method.fitted_.require_model().read(x, method.batch_size).logits
+            top = method.top_k(x, k, target)
         return top, list(map(task.label_text, task.predict(logits).cpu().numpy()))
 
     def spread(self, indices: list[int], target: int | None) -> Tensor | None:
@@ -240,18 +231,15 @@ class Project:
         method = self.attributor
         if method.capabilities.members or not method.capabilities.explains:
             return None
-        return usual_of(method.fitted_, self.usualness, self.test_features(indices))
+        return usual_of(method.fitted_, self.novelty, self.test_features(indices))
 
     def explain(
         self, indices: list[int], k: int = 5, target: int | None = None, method: str | None = None
     ) -> Explanations:
         """Explain some test samples."""
         tests, chosen = self.tests, self.read_tests(indices)
-        explaining: Any = (
-            make_explainer(self.attributor.fitted_, k, method)
-            if self.attributor.capabilities.members
-            else make_explainer(self.pairs.fitted_, k, method, self.usualness)
-        )
+        novelty = None if self.attributor.capabilities.members else self.novelty
+        explaining: Any = make_explainer(self.attributor.fitted_, k, method, novelty)
         truths = self.test_bank.labels[chosen].tolist()
         show = self.attributor.show_progress and len(chosen) >= 4
         rows = bar("Explaining", len(chosen), "tests", parts=chosen, show=show)

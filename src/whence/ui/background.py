@@ -18,7 +18,7 @@ class StoppedError(WhenceError):
     """Work was stopped before it ended."""
 
 
-class Progress(NamedTuple):
+class Status(NamedTuple):
     """How far work is: ``done`` of ``total`` of what is counted, where that is known."""
 
     seconds: float
@@ -60,7 +60,7 @@ class Background(Generic[Result]):
     @property
     def ready(self) -> Result | None:
         """The result where it is there."""
-        return None if self._run is None else self._run.found
+        return None if self._run is None else self._run.value
 
     def stop(self) -> None:
         """End the work at its next step."""
@@ -77,7 +77,7 @@ class Run(Generic[Result]):
     """
 
     def __init__(self, work: Callable[[], Result]) -> None:
-        self.found: Result | None = None
+        self.value: Result | None = None
         self._error: Exception | None = None
         self._stopping, self._ended = threading.Event(), threading.Event()
         self._began = time.perf_counter()
@@ -87,7 +87,7 @@ class Run(Generic[Result]):
     @property
     def lost(self) -> bool:
         """Whether it ended without a result, or is about to."""
-        return self.found is None and (self._error is not None or self._stopping.is_set())
+        return self.value is None and (self._error is not None or self._stopping.is_set())
 
     def stop(self) -> None:
         """End at the next step."""
@@ -102,13 +102,13 @@ class Run(Generic[Result]):
         self._ended.wait()
         if self._error is not None:
             raise self._error
-        assert self.found is not None
-        return self.found
+        assert self.value is not None
+        return self.value
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> Status:
         """How far it is."""
-        return Progress(round(time.perf_counter() - self._began, 1), *self._heard)
+        return Status(round(time.perf_counter() - self._began, 1), *self._heard)
 
     def _hear(self, what: str, done: int, total: int) -> None:
         self._heard = what, done, total
@@ -120,7 +120,7 @@ class Run(Generic[Result]):
     def _try(self, work: Callable[[], Result]) -> None:
         try:
             with listening(self._hear):
-                self.found = work()
+                self.value = work()
         except Exception as error:  # whoever waits must hear of it, whatever it is
             self._error = error
         finally:

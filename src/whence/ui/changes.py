@@ -11,7 +11,7 @@ from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError
 from whence.methods import DualDA, Effects
 from whence.ui.explorer import Explorer
-from whence.ui.requests import Answer, Changes, Group, Question
+from whence.ui.requests import Answer, Changes, Group, WhatIf
 from whence.ui.trained import likely_wrong
 
 _LISTED = 200
@@ -25,7 +25,7 @@ class Resolved(NamedTuple):
     relabel: dict[int, int]
 
 
-def resolved(explorer: Explorer, asked: Changes) -> Resolved:
+def resolve(explorer: Explorer, asked: Changes) -> Resolved:
     """Find the samples that are named one by one, by class, by search or by the audit.
 
     Of a sample that is named several times the first counts, and those named one by one come first. A new
@@ -48,7 +48,7 @@ def resolved(explorer: Explorer, asked: Changes) -> Resolved:
 
 
 def _members(explorer: Explorer, group: Group) -> tuple[Ints, Ints]:
-    """Places of the samples of a group, and the labels suggested for them: their present ones if none is."""
+    """Return the places of a group's samples, and suggested labels: their present ones if none is."""
     labels = explorer.project.explainer.labels_
     if group.by == "wrong labels":
         ranking = explorer.solved.wrong_labels.result()
@@ -59,13 +59,13 @@ def _members(explorer: Explorer, group: Group) -> tuple[Ints, Ints]:
     return places, labels[places]
 
 
-def what_if(explorer: Explorer, asked: Question) -> Answer:
+def what_if(explorer: Explorer, asked: WhatIf) -> Answer:
     """Solve the surrogate with changes; compare its outputs for one test.
 
     ``first_order`` is the change of the target's logit by effects: predicted to first order, exact by solving
     their surrogate again, and whether the two disagree; None where effects are not fitted yet.
     """
-    before, tests, changes = explorer.project.explainer, explorer.tests, resolved(explorer, asked)
+    before, tests, changes = explorer.project.explainer, explorer.tests, resolve(explorer, asked)
     f = tests.features[explorer.project.read_tests([asked.test])]
     target = explorer.wanted(asked.test, asked.target)
     after = explorer.solved.changed(*changes)
@@ -94,7 +94,7 @@ def _first_order(explorer: Explorer, index: int, changes: Resolved, target: int)
 def _of_effects(
     explorer: Explorer, effects: Effects, tests: list[int], changes: Resolved, targets: list[int]
 ) -> dict[str, Any]:
-    """Put a question about some tests, with a class for each, as effects take it."""
+    """Return the arguments of effects for a question about tests, with a class per test."""
     vectors = effects.surrogate_.vectors.cpu().numpy()
     known = vectors if len(vectors) == effects.n_train_ else None  # as a rule all of them have weight
     x = explorer.project.tests.take(tests)
@@ -120,7 +120,7 @@ def what_changes(explorer: Explorer, asked: Changes) -> Answer:
 
     Of the ``changed_tests`` the first are listed; ``fixed`` of them become right, ``broken`` wrong.
     """
-    own, tests, changes = explorer.project.explainer, explorer.tests, resolved(explorer, asked)
+    explainer, tests, changes = explorer.project.explainer, explorer.tests, resolve(explorer, asked)
     if not any(changes):
         raise InvalidInputError("'changes' must change a training sample. These change none.")
     other = explorer.solved.changed(*changes)
@@ -130,7 +130,7 @@ def what_changes(explorer: Explorer, asked: Changes) -> Answer:
     n_tests = int(tests.valid.sum())
     states = [
         {"accuracy": float(hits.sum() / n_tests), "n_support": len(one.support_), "gap": one.gap_}
-        for one, hits in zip((own, other), right, strict=True)
+        for one, hits in zip((explainer, other), right, strict=True)
     ]
     return {
         "n_removed": len(changes.remove),
@@ -154,10 +154,10 @@ def _listed(explorer: Explorer, other: DualDA, changes: Resolved, places: Ints, 
     """
     if not len(places):
         return []
-    own, tests = explorer.project.explainer, explorer.tests
+    explainer, tests = explorer.project.explainer, explorer.tests
     f, had, rows = tests.features[places], tests.surrogate_labels[places], np.arange(len(places))
-    logits = [one.surrogate_.logits(f).cpu().numpy()[rows, had] for one in (own, other)]
-    tau = _part(own, [*changes.remove, *changes.relabel], f, had)
+    logits = [one.surrogate_.logits(f).cpu().numpy()[rows, had] for one in (explainer, other)]
+    tau = _part(explainer, [*changes.remove, *changes.relabel], f, had)
     effects, predicted = explorer.solved.effects.ready, None
     if effects is not None:
         asked = _of_effects(explorer, effects, places.tolist(), changes, had.tolist())

@@ -1,4 +1,4 @@
-"""The classes of the explorer: the evidence for each, and what separates two of them."""
+"""The classes of the explorer: the evidence for each, what separates two, and the concepts that they use."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from whence.audit import class_view
 from whence.core.arrays import Doubles, Ints, Mask
 from whence.errors import InvalidInputError
+from whence.relevance import Concepts
 from whence.ui.explorer import Explorer
-from whence.ui.gallery import uses
 from whence.ui.requests import Answer
 
 _STRONGEST = 12  # samples of a class in the class view
@@ -19,10 +19,13 @@ _SEPARATING = 8  # samples of a class in a comparison
 _RIVALS = 8
 _CONFUSED = 12  # pairs of classes
 _SHARED = 5  # concepts
+_SHOWN = 8  # samples at either end of a concept
+_USERS = 4  # classes of a concept
+_UNUSED = 1e-3  # share of a concept below which it is left out
 
 
 def classes(explorer: Explorer, offset: int = 0, limit: int | None = None) -> Answer:
-    """A page of the classes, with their strongest training samples, and which are confused most often."""
+    """Return a page of the classes, with their strongest samples, and which are confused most often."""
     view = class_view(explorer.project.explainer, _STRONGEST).classes
     chosen = view[offset : None if limit is None else offset + limit]
     places = list(dict.fromkeys(i for one in chosen for i in one.proponents.tolist()))
@@ -42,7 +45,7 @@ def classes(explorer: Explorer, offset: int = 0, limit: int | None = None) -> An
 
 
 def _confused(explorer: Explorer) -> list[Answer]:
-    """The kinds of errors of the model, the most frequent first."""
+    """Return the kinds of errors of the model, the most frequent first."""
     tests = explorer.tests
     errors = np.stack([tests.truths[tests.wrong], tests.predicted[tests.wrong]], axis=1)
     kinds, counts = np.unique(errors, axis=0, return_counts=True)
@@ -119,7 +122,7 @@ def _border(explorer: Explorer, one: int, other: int | None) -> _Border:
 
 
 def _sides(explorer: Explorer, one: int, other: int | None) -> list[Answer]:
-    """The evidence for either class against the other: the tests that have it, and training samples.
+    """Return the evidence for either class against the other: the tests that have it, and training samples.
 
     ``mistaken`` of ``n_tests`` are taken for the other; ``n_border`` training samples of it are held apart
     from the other by the surrogate. ``separating`` separate the two most, ``border`` are nearest the other.
@@ -127,7 +130,7 @@ def _sides(explorer: Explorer, one: int, other: int | None) -> list[Answer]:
     tests, line = explorer.tests, _border(explorer, one, other)
 
     def has(labels: Any, side: int) -> Any:
-        """Which labels (n,) are those of a side."""
+        """Return which labels (n,) are those of a side."""
         if side == 0:
             return labels == one
         return labels != one if other is None else labels == other
@@ -152,7 +155,7 @@ def _sides(explorer: Explorer, one: int, other: int | None) -> list[Answer]:
 
 
 def _first(rows: Ints, by: Doubles) -> Ints:
-    """The first rows, in ascending order of their values."""
+    """Return the first rows, in ascending order of their values."""
     return rows[np.argsort(by[rows], kind="stable")[:_SEPARATING]]
 
 
@@ -177,14 +180,14 @@ def _listed(explorer: Explorer, rows: Ints, line: _Border) -> list[Answer]:
 
 
 def _similarity(explorer: Explorer, one: int) -> Any:
-    """Cosine (K,) of a class's weights with those of every class."""
+    """Return the cosine (K,) of a class's weights with those of every class."""
     W = explorer.project.explainer.coef_
     lengths = np.linalg.norm(W, axis=1)
     return W @ W[one] / np.maximum(lengths * lengths[one], np.finfo(np.float64).tiny)
 
 
 def _rivals(explorer: Explorer, one: int) -> list[Answer]:
-    """The other classes that a class is held apart from, those by most training samples first."""
+    """Return the other classes that a class is held apart from, those by most training samples first."""
     explainer, tests = explorer.project.explainer, explorer.tests
     lam, labels = explainer.surrogate_.lam[explainer.support_], explainer.labels_[explainer.support_]
     mine = (lam[labels == one] < 0).sum(axis=0)
@@ -212,7 +215,7 @@ def _rivals(explorer: Explorer, one: int) -> list[Answer]:
 
 
 def _shared(explorer: Explorer, one: int, other: int) -> list[Answer]:
-    """The concepts that raise the logits of both classes most, for the tests of either."""
+    """Return the concepts that raise the logits of both classes most, for the tests of either."""
     used = uses(explorer)
     parts = used.of(one), used.of(other)
     both = np.minimum(*parts)
@@ -221,3 +224,88 @@ def _shared(explorer: Explorer, one: int, other: int) -> list[Answer]:
     return [
         {"name": names[j], "parts": (float(parts[0][j]), float(parts[1][j]))} for j in order if both[j] > 0
     ]
+
+
+# Concepts: the samples that show each, and the classes that use it
+
+
+class Uses(NamedTuple):
+    """How classes use concepts.
+
+    Attributes
+    ----------
+    classes : (k,) that the model gives to a test; of the others nothing is known
+    parts : (k, q) of each class's mean logit, (w_c·v)(μ_c·v), μ_c being the mean of the features of the tests
+        that the model gives class c. Over all concepts, which are a basis, the parts of a class sum to its
+        mean logit without the bias
+    activations : (k, q) how strongly these tests show each concept in the mean, μ_c·v
+    """
+
+    classes: Ints
+    parts: Doubles
+    activations: Doubles
+
+    def of(self, c: int) -> Doubles:
+        """Return the parts (q,) of a class; 0 where it is given to no test."""
+        parts: Doubles = self.parts[self.classes == c].sum(axis=0)
+        return parts
+
+
+def uses(explorer: Explorer) -> Uses:
+    """Return how all classes use all concepts."""
+    tests, explainer = explorer.tests, explorer.project.explainer
+    features = explainer.surrogate_.stored.as_read(tests.features).double().cpu().numpy()[tests.valid]
+    classes, given = np.unique(tests.predicted[tests.valid], return_inverse=True)
+    means = np.zeros((len(classes), features.shape[1]))
+    np.add.at(means, given, features)
+    means /= np.bincount(given)[:, None]
+    v = explorer.solved.components.vectors
+    activations = means @ v.T
+    weights = explainer.coef_[classes, : features.shape[1]]
+    return Uses(classes, (weights @ v.T) * activations, activations)
+
+
+def gallery(explorer: Explorer, offset: int = 0, limit: int = 12) -> Answer:
+    """Return a page of the concepts, those that the classes use most first.
+
+    Of each the support vectors that show it ``most``, and those that show its opposite most, ``least``.
+    ``uses`` are the parts of classes' mean logits through it, over the tests that are given the class;
+    ``shows`` says whether these show the concept, or its opposite.
+    """
+    if not explorer.task.has_classes:
+        raise InvalidInputError("The gallery must be of a model of classes. These outputs are not.")
+    (classes, parts, activations), components = uses(explorer), explorer.solved.components
+    shares = parts / np.maximum(np.abs(parts).sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    used = np.abs(shares).mean(axis=0)
+    known = np.argsort(-used, kind="stable")[: int((used > _UNUSED).sum())]
+    order = known[offset : offset + limit]
+    explainer = explorer.project.explainer
+    chosen = Concepts(components.vectors[order], tuple(components.names[j] for j in order))
+    shown = chosen.activations(explainer.vectors_.cpu()) if len(order) else np.zeros((0, 0))
+    ranked = np.argsort(-shown, axis=0, kind="stable")
+    ends = {
+        "most": explainer.support_[ranked[:_SHOWN]].T,
+        "least": explainer.support_[ranked[::-1][:_SHOWN]].T,
+    }
+    wanted = np.unique(np.concatenate([end.ravel() for end in ends.values()])).tolist()
+    samples = dict(zip(wanted, explorer.training.samples(wanted), strict=True))
+    rows = []
+    for j, place in enumerate(order.tolist()):
+        best = np.argsort(-np.abs(shares[:, place]), kind="stable")[:_USERS].tolist()
+        row: Answer = {"name": chosen.names[j], "used": float(used[place])}
+        row["uses"] = [
+            {
+                "label": int(classes[c]),
+                "shows": bool(activations[c, place] >= 0),
+                "part": float(parts[c, place]),
+                "share": float(shares[c, place]),
+            }
+            for c in best
+            if abs(shares[c, place]) > _UNUSED
+        ]
+        for name, end in ends.items():
+            row[name] = end[j].tolist()
+            row[f"{name}_labels"] = explainer.labels_[row[name]].tolist()
+            row[f"{name}_samples"] = [samples[i] for i in row[name]]
+        rows.append(row)
+    return {"total": len(known), "rows": rows}

@@ -12,14 +12,14 @@ from whence.attribution.concepts import explain_pair
 from whence.attribution.explaining import make_explainer
 from whence.attribution.pairs import PairExplainer
 from whence.attribution.typicality import usual_of
-from whence.errors import InvalidInputError
+from whence.core.checks import check_that
 from whence.explanation import Explanation
+from whence.explanation.evidence import stability
 from whence.explanation.page import concepts_data, explanation_data, typicality_data
-from whence.explanation.summary import stability
 from whence.explanation.wording import Question
 from whence.project import Project
 from whence.ui.requests import Answer
-from whence.ui.solved import Solved, compares, note, questions, withheld
+from whence.ui.solved import Surrogates, compares, note, questions, withheld
 from whence.ui.tested import Tested
 from whence.ui.trained import Trained
 
@@ -45,7 +45,7 @@ class Explorer:
         self.project = project
         self.task, self.names = project.attributor.task_, project.attributor.task_.output_names
         self.questions = questions(project)
-        self.solved, self.reading = Solved(project, max_seconds), threading.Lock()
+        self.solved, self.reading = Surrogates(project, max_seconds), threading.Lock()
         self.tests, self.training = Tested(project, self.solved), Trained(project, self.solved)
 
     @property
@@ -54,7 +54,7 @@ class Explorer:
         return bool(self.task.of_documents)
 
     def info(self) -> Answer:
-        """What was loaded, and what holds for all tests.
+        """Return what was loaded, and what holds for all tests.
 
         ``size`` is that of the explainer's file in bytes. For an ensemble of several ``members``, ``C`` is
         None, and the head and the number of features are the first member's. ``withheld`` and ``note`` say
@@ -121,7 +121,7 @@ class Explorer:
         """Explain an input of the user's own, a batch of one as the model or its preprocessing takes it."""
         explainer = self.solved.answering(question or self.questions[0], C)
         with self.reading:
-            several = self.tests.of_numbers and len(self.names) > 1
+            several = self.tests.is_numeric and len(self.names) > 1
             why = explainer.explain(x, k, 0 if target is None and several else target)[0]
         return self._answer(why, x, None, explainer)
 
@@ -151,11 +151,11 @@ class Explorer:
         return None if method.capabilities.members else method.surrogate_.solution.C
 
     def typicality(self, index: int) -> Answer:
-        """How typical a test sample is of the training set, and its nearest training samples."""
+        """Return how typical a test sample is of the training set, and its nearest training samples."""
         return self._typicality(self.tests.features[self.project.read_tests([index])])
 
     def typicality_own(self, x: Any) -> Answer:
-        """How typical an input of the user's own is, a batch of one."""
+        """Return how typical an input of the user's own is, a batch of one."""
         return self._typicality(self.project.pairs.fitted_.require_model().read(x, 1).features)
 
     def _typicality(self, features: torch.Tensor) -> Answer:
@@ -163,7 +163,7 @@ class Explorer:
         return typicality_data(usual_of(self.project.pairs.fitted_, novelty, features)[0])
 
     def doubt(self, index: int, k: int = 5, target: int | None = None) -> Answer:
-        """How stable the strongest training samples of a test are, over halves of the training set.
+        """Return how stable the strongest training samples of a test are, over halves of the training set.
 
         ``among`` has the number of halves, of all ``halves`` that hold the sample, in which it is among the
         ``k`` strongest of its sign, by its place; ``reason`` is what that means for the whole explanation.
@@ -199,6 +199,5 @@ class Explorer:
 
     def check_class(self, name: str, c: int) -> int:
         """Return a class, or raise an error with the name of the argument."""
-        if not 0 <= c < len(self.names):
-            raise InvalidInputError(f"'{name}' must be a class in [0, {len(self.names)}). Got {c}.")
+        check_that(0 <= c < len(self.names), name, f"be a class in [0, {len(self.names)})", c)
         return c

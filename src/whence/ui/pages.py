@@ -20,23 +20,9 @@ from whence.ui.explorer import Explorer
 from whence.ui.solved import compares, withheld
 
 SCRIPTS = (
-    "dom.js",
-    "asked.js",
-    "address.js",
-    "maps.js",
-    "source.js",
-    "charts.js",
-    "panels.js",
-    "audit.js",
-    "classes.js",
-    "gallery.js",
-    "start.js",
-    "list.js",
-    "whatif.js",
-    "changes.js",
-    "keys.js",
-    "main.js",
-)
+    "dom", "asked", "address", "maps", "source", "charts", "panels", "audit", "classes", "gallery", "start",
+    "list", "whatif", "changes", "keys", "main",
+)  # fmt: skip
 """The page's modules, each importing only from those before it."""
 
 
@@ -71,18 +57,12 @@ def report_page(
 
     Parameters
     ----------
-    explorer
-        What is shown.
-    tests
-        Places of the test samples.
-    k
-        Proponents and opponents of each.
-    n_audit
-        Training samples in the audit queue.
-    notes
-        Of some of the tests, by their places.
-    effects
-        Fit effects, and show what would change next to what logits are made of.
+    explorer : what is shown
+    tests : places of the test samples
+    k : proponents and opponents of each
+    n_audit : training samples in the audit queue
+    notes : of some of the tests, by their places
+    effects : fit effects, and show what would change next to what logits are made of
     """
     if effects and len(explorer.questions) < 2:
         raise InvalidInputError(
@@ -121,10 +101,10 @@ def report_page(
         "classes": classes(explorer) if whole else None,
         "notes": {index: note._asdict() for index, note in (notes or {}).items()},
     }
-    return _render(replace(live_look(), live=False), report=True, **data, data=embedded(data))
+    return _render(replace(live_look(), live=False), report=True, **data, data=embed(data))
 
 
-def embedded(data: Any) -> str:
+def embed(data: Any) -> str:
     """Write data as JSON that can stand inside a page: nothing in it ends the element or begins another.
 
     A picture stands in it once, as one of ``pictures``; each ``src`` is its place there.
@@ -149,7 +129,7 @@ def _shared(value: Any, pictures: dict[str, int]) -> Any:
 
 def bundle() -> str:
     """Join the modules into one script: a page opened from disk may not import."""
-    joined = "\n".join(read(__package__, f"static/{name}") for name in SCRIPTS)
+    joined = "\n".join(read(__package__, f"static/{name}.js") for name in SCRIPTS)
     without = re.sub(r"^import .*?;\n", "", joined, flags=re.MULTILINE)
     return re.sub(r"^export ", "", without, flags=re.MULTILINE)
 

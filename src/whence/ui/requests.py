@@ -46,10 +46,14 @@ class WantedTraining(Paged):
     search: Search = ""
 
 
-class OfSamples(BaseModel):
-    """All training samples with a label, or that a search finds, or both."""
+class StrictRequest(BaseModel):
+    """A request that refuses fields it does not know."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class OfSamples(StrictRequest):
+    """All training samples with a label, or that a search finds, or both."""
 
     by: Literal["samples"]
     label: Class | None = None
@@ -57,10 +61,8 @@ class OfSamples(BaseModel):
     to: Class | None = None
 
 
-class OfAudit(BaseModel):
+class OfAudit(StrictRequest):
     """All training samples whose labels are likelier wrong than right."""
-
-    model_config = ConfigDict(extra="forbid")
 
     by: Literal["wrong labels"]
     to: To = None
@@ -69,17 +71,15 @@ class OfAudit(BaseModel):
 Group = Annotated[OfSamples | OfAudit, Field(discriminator="by")]
 
 
-class Changes(BaseModel):
+class Changes(StrictRequest):
     """Training samples to remove, and new labels of others: one by one, and in groups."""
-
-    model_config = ConfigDict(extra="forbid")
 
     remove: Annotated[list[Index], Field(max_length=1000)] = []
     relabel: Annotated[dict[int, Class], Field(max_length=1000)] = {}
     groups: Annotated[list[Group], Field(max_length=20)] = []
 
 
-class Question(Changes):
+class WhatIf(Changes):
     """What if, asked of one test."""
 
     test: Index

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
+import numpy as np
+import torch
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.responses import StreamingResponse
 
-from whence.errors import WhenceError
+from whence.core.naming import optional_import
+from whence.errors import InvalidInputError, WhenceError
 from whence.explanation.wording import Question
 from whence.ui.background import Run
 from whence.ui.changes import what_changes, what_if
-from whence.ui.classes import classes, compare
+from whence.ui.classes import classes, compare, gallery
 from whence.ui.explorer import Explorer
-from whence.ui.gallery import gallery
-from whence.ui.requests import Answer, Changes, Paged, Wanted, WantedTraining
-from whence.ui.requests import Question as Asking
-from whence.ui.uploads import own_input
+from whence.ui.requests import Answer, Changes, Paged, Wanted, WantedTraining, WhatIf
 
 MOST_PAIRS = 50
+MOST_PIXELS = 16_000_000
+"""The largest picture that is decoded."""
+MOST_LETTERS = 20_000
+"""The longest text that is read, the same as the page's own limit: tokenisers read all of a text first."""
 
 Chosen = Annotated[int | None, Query(ge=0, description="Class to explain; the model's own if none")]
 Pairs = Annotated[int, Query(ge=1, le=MOST_PAIRS, description="Proponents and opponents")]
@@ -82,13 +87,13 @@ def _own(app: FastAPI, explorer: Explorer) -> None:
         question: Asked = None,
     ) -> Answer:
         """Explain an input of one's own: a picture (image/*) or a text (text/plain) as the body."""
-        x = own_input(explorer, request.headers.get("content-type", ""), body)
+        x = read_upload(explorer, request.headers.get("content-type", ""), body)
         return explorer.explain_own(x, k, target, C, question)
 
     @app.post("/api/typicality")
     def own_typicality(request: Request, body: Annotated[bytes, Depends(_body)]) -> Answer:
         """How typical an input of one's own is, sent as for /api/explanation."""
-        return explorer.typicality_own(own_input(explorer, request.headers.get("content-type", ""), body))
+        return explorer.typicality_own(read_upload(explorer, request.headers.get("content-type", ""), body))
 
 
 def _training(app: FastAPI, explorer: Explorer) -> None:
@@ -110,7 +115,7 @@ def _training(app: FastAPI, explorer: Explorer) -> None:
 
 def _solved(app: FastAPI, explorer: Explorer) -> None:
     @app.post("/api/whatif")
-    def one_test(question: Asking) -> StreamingResponse:
+    def one_test(question: WhatIf) -> StreamingResponse:
         """Solve the surrogate with changes, for one test; lines of JSON: progress, then the answer."""
         return _answered(Run(lambda: what_if(explorer, question)))
 
@@ -161,10 +166,10 @@ def _solved(app: FastAPI, explorer: Explorer) -> None:
 
 
 def _answered(run: Run[Any], data: Callable[[Any], Any] = lambda result: result) -> StreamingResponse:
-    return StreamingResponse(followed(run, data), media_type="application/x-ndjson")
+    return StreamingResponse(follow(run, data), media_type="application/x-ndjson")
 
 
-def followed(run: Run[Any], data: Callable[[Any], Any], beat: float = 0.5) -> Iterator[str]:
+def follow(run: Run[Any], data: Callable[[Any], Any], beat: float = 0.5) -> Iterator[str]:
     """Return every ``beat`` seconds how far work is, whoever began it, and then its result."""
     while not run.ends_within(beat):
         yield json.dumps(run.progress._asdict()) + "\n"
@@ -179,3 +184,72 @@ def followed(run: Run[Any], data: Callable[[Any], Any], beat: float = 0.5) -> It
 
 async def _body(request: Request) -> bytes:
     return await request.body()
+
+
+# Uploads: pictures and texts, made into what the model takes
+
+
+def read_upload(explorer: Explorer, kind: str, body: bytes) -> Any:
+    """Make a batch of one of an upload with its content type."""
+    if kind.startswith("text/plain"):
+        return text_input(explorer, body)
+    if kind.startswith("image/"):
+        return image_input(explorer, decode_picture(body))
+    raise InvalidInputError(f"An upload must be a picture or plain text. Got {kind or 'no content type'}.")
+
+
+def text_input(explorer: Explorer, body: bytes) -> Any:
+    """Make a batch of one of a text in UTF-8."""
+    try:
+        text = body.decode("utf-8").strip()
+    except UnicodeDecodeError:
+        raise InvalidInputError("A text must be UTF-8.") from None
+    if not text:
+        raise InvalidInputError("A text must not be empty.")
+    if len(text) > MOST_LETTERS:
+        raise InvalidInputError(f"A text may have {MOST_LETTERS:,} characters. Got {len(text):,}; cut it.")
+    if explorer.project.attributor.fitted_.require_model().prepare.preprocess is None:
+        raise InvalidInputError(
+            "A text needs the tokeniser that the explainer was fitted with. Fit with --preprocess."
+        )
+    return [text]
+
+
+def image_input(explorer: Explorer, pixels: Any) -> Any:
+    """Make a batch of one of a picture (height, width, 3) of bytes, in the training samples' shape."""
+    from PIL import Image
+
+    explainer = explorer.project.attributor
+    if explainer.fitted_.require_model().prepare.preprocess is not None:
+        return [Image.fromarray(pixels)]
+    rows = np.linspace(0, explainer.n_train_ - 1, 16).astype(int).tolist()
+    like = np.asarray(explainer.fitted_.require_data().take(rows), dtype=np.float32)
+    if like.ndim != 4 or like.shape[1] not in (1, 3):
+        raise InvalidInputError("A picture needs a model of pictures. This one's inputs have another shape.")
+    if like.min() < 0 or (1 < like.max() < 32) or like.max() > 255:
+        raise InvalidInputError(
+            "The training samples are scaled in a way that is not known here. Fit with --preprocess, "
+            "which then scales a picture too."
+        )
+    _, channels, height, width = like.shape
+    picture = Image.fromarray(pixels).resize((width, height), Image.Resampling.BILINEAR)
+    values = np.asarray(picture.convert("L" if channels == 1 else "RGB"), dtype=np.float32)
+    planes = values[None] if channels == 1 else np.moveaxis(values, -1, 0)
+    return torch.from_numpy((planes if like.max() > 1 else planes / 255)[None].copy())
+
+
+def decode_picture(body: bytes) -> Any:
+    """Decode a picture to bytes (height, width, 3), or raise."""
+    with optional_import("Pictures need Pillow. Install whence[images]."):
+        from PIL import Image, ImageOps
+    try:
+        with Image.open(io.BytesIO(body), formats=("PNG", "JPEG", "WEBP", "BMP", "GIF")) as opened:
+            if opened.width * opened.height > MOST_PIXELS:
+                size = f"{opened.width}×{opened.height}"
+                most = MOST_PIXELS // 1_000_000
+                raise InvalidInputError(f"A picture may have {most} megapixels. Got {size}.")
+            return np.asarray(ImageOps.exif_transpose(opened).convert("RGB"))
+    except InvalidInputError:
+        raise
+    except Exception as error:
+        raise InvalidInputError(f"The picture cannot be read: {error}.") from None

@@ -55,13 +55,10 @@ def create_app(explorer: Explorer, *, hosts: tuple[str, ...], token: str | None 
 
     Parameters
     ----------
-    explorer
-        What is shown.
-    hosts
-        The names that requests may be addressed to, against pages elsewhere that point their own name here.
-        With a token, which such a page does not know, every name is taken.
-    token
-        Where one is given, every request must carry it, in the address or as a cookie.
+    explorer : what is shown
+    hosts : the names that requests may be addressed to, against pages elsewhere that point their own name
+        here. With a token, which such a page does not know, every name is taken
+    token : where one is given, every request must carry it, in the address or as a cookie
     """
     check_token(token)
     app = FastAPI(title="whence explorer", version=__version__, docs_url=None, redoc_url=None)
@@ -158,10 +155,8 @@ def listen(host: str, port: int, token: str | None) -> socket.socket:
 
     Parameters
     ----------
-    host, port
-        Where to listen.
-    token
-        What visitors must know; needed at every other address than this machine's own.
+    host, port : where to listen
+    token : what visitors must know; needed at every other address than this machine's own
     """
     check_token(token)
     if host not in LOOPBACK and token is None:

@@ -45,7 +45,7 @@ def questions(project: Project) -> tuple[Question, ...]:
 
 
 def compares(project: Project) -> bool:
-    """Whether tests can be compared with the training set: the members of an ensemble share no features."""
+    """Return whether tests are compared with the training set: members of an ensemble share no features."""
     return not project.attributor.capabilities.members
 
 
@@ -77,7 +77,7 @@ def note(project: Project) -> str:
     return ""
 
 
-class Solved:
+class Surrogates:
     """Surrogates of a project, solved once each, with a lock of their own: explanations go on meanwhile."""
 
     def __init__(self, project: Project, max_seconds: float | None) -> None:
@@ -88,7 +88,7 @@ class Solved:
         self._max_seconds = max_seconds
         self.effects: Background[Effects] = Background(self._fit_effects)
         self._effects_project: Project | None = None
-        self.novelty: Background[Novelty] = Background(lambda: project.usualness)
+        self.novelty: Background[Novelty] = Background(lambda: project.novelty)
         self.wrong_labels: Background[WrongLabels] = Background(self._rank)
 
     def _fit_effects(self) -> Effects:
@@ -106,7 +106,7 @@ class Solved:
         return project.test_features([index])
 
     def Cs(self) -> list[float]:
-        """The values of C that explanations can be asked for at, ascending; only of a DualDA."""
+        """Return the values of C that explanations can be asked for at, ascending; only of a DualDA."""
         if not self.project.attributor.capabilities.dual:
             return []
         C = self.project.explainer.C_

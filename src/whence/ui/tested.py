@@ -19,7 +19,7 @@ from whence.project import Project
 from whence.svm.likeness import explained
 from whence.tasks import Verdict
 from whence.ui.requests import Answer, Wanted
-from whence.ui.solved import Solved
+from whence.ui.solved import Surrogates
 
 
 class Tested:
@@ -32,7 +32,7 @@ class Tested:
     task, names : of the outputs
     """
 
-    def __init__(self, project: Project, solved: Solved) -> None:
+    def __init__(self, project: Project, solved: Surrogates) -> None:
         self.project, self.solved = project, solved
         self.task, self.names = project.attributor.task_, project.attributor.task_.output_names
 
@@ -73,8 +73,8 @@ class Tested:
     @functools.cached_property
     def outputs(self) -> torch.Tensor:
         """The model's outputs (M, K), of samples that could not be read 0."""
-        each = [outputs for _, outputs in self._read]
-        return each[0] if len(each) == 1 else together(self.task, each)
+        outputs = [member for _, member in self._read]
+        return outputs[0] if len(outputs) == 1 else together(self.task, outputs)
 
     @functools.cached_property
     def surrogate_outputs(self) -> torch.Tensor:
@@ -87,15 +87,15 @@ class Tested:
     @functools.cached_property
     def targets(self) -> Any:
         """What is explained of each (M,) where nobody names it: of several numbers the first."""
-        several = self.of_numbers and len(self.names) > 1
+        several = self.is_numeric and len(self.names) > 1
         return np.zeros(len(self.truths), int) if several else self.task.default_target(self.outputs).numpy()
 
     @functools.cached_property
     def verdicts(self) -> list[Verdict]:
         """The verdict on each."""
         ours = self.surrogate_outputs.numpy()
-        said = zip(self.outputs.cpu().numpy(), ours, self.targets.tolist(), self.truths.tolist(), strict=True)
-        return [self.task.verdict(*one) for one in said]
+        rows = zip(self.outputs.cpu().numpy(), ours, self.targets.tolist(), self.truths.tolist(), strict=True)
+        return [self.task.verdict(*one) for one in rows]
 
     @functools.cached_property
     def kind(self) -> Any:
@@ -114,7 +114,7 @@ class Tested:
         return self.task.predict(self.outputs).numpy()
 
     @property
-    def of_numbers(self) -> bool:
+    def is_numeric(self) -> bool:
         """Whether outputs are numbers."""
         return bool(self.task.label_kind == "number")
 
@@ -130,19 +130,19 @@ class Tested:
 
     def _agreement(self, a: Any, b: Any) -> float:
         a, b = a[self.valid], b[self.valid]
-        if self.of_numbers:
+        if self.is_numeric:
             return explained(a.reshape(len(a), -1), b.reshape(len(b), -1))
         return float((a == b).mean())
 
     @functools.cached_property
     def wrong(self) -> Any:
         """Whether the model is wrong (M,); of numbers nowhere."""
-        return self.valid & [said.right is False for said in self.verdicts]
+        return self.valid & [verdict.right is False for verdict in self.verdicts]
 
     @functools.cached_property
     def differs(self) -> Any:
         """Whether surrogate and model disagree (M,)."""
-        return self.valid & [not said.agrees for said in self.verdicts]
+        return self.valid & [not verdict.agrees for verdict in self.verdicts]
 
     @functools.cached_property
     def novel(self) -> Any:
@@ -152,10 +152,10 @@ class Tested:
     @functools.cached_property
     def certainty(self) -> Any:
         """How sure the model is (M,): of a class its probability, of labels that of the least sure one."""
-        if self.of_numbers:
+        if self.is_numeric:
             return np.zeros(len(self.truths))
         if self.task.has_classes:
-            return np.array([said.probability for said in self.verdicts])
+            return np.array([verdict.probability for verdict in self.verdicts])
         chances = torch.sigmoid(self.outputs)
         return torch.maximum(chances, 1 - chances).amin(1).numpy()
 
@@ -165,16 +165,16 @@ class Tested:
         return self._has(self.truths), self._has(self.predicted)
 
     def _has(self, labels: Any) -> Any:
-        """Which classes or labels (M, K) are on in labels of all tests; of numbers none."""
+        """Return which classes or labels (M, K) are on in labels of all tests; of numbers none."""
         on = np.zeros((len(labels), len(self.names)), bool)
         if self.task.has_classes:
             on[self.valid, labels[self.valid]] = True
-        elif not self.of_numbers:
+        elif not self.is_numeric:
             on[:] = labels > 0
         return on
 
     def rows(self, wanted: Wanted) -> Answer:
-        """A page of the test samples that fit, with small pictures."""
+        """Return a page of the test samples that fit, with small pictures."""
         places = np.flatnonzero(self._fitting(wanted))
         if wanted.order == "least certain":
             places = places[np.argsort(self.certainty[places], kind="stable")]
@@ -182,7 +182,7 @@ class Tested:
         return {"total": len(places), "rows": self.summaries(page)}
 
     def _fitting(self, wanted: Wanted) -> Any:
-        """Which tests (M,) fit; a search is a place, or a part of the true or the predicted class's name."""
+        """Return which tests (M,) fit; a search is a place or part of the true or predicted class's name."""
         fits, (true, predicted) = self.valid.copy(), self.on
         for c, on in ((wanted.label, true), (wanted.predicted, predicted)):
             if c is not None:
@@ -196,15 +196,17 @@ class Tested:
         if word := wanted.search.strip().casefold():
             meant = np.array([word in name.casefold() for name in self.names])
             matches = (true & meant).any(1) | (predicted & meant).any(1)
-            if self.of_numbers:
-                matches = np.array([word in f"{said.predicted} {said.truth}" for said in self.verdicts])
+            if self.is_numeric:
+                matches = np.array(
+                    [word in f"{verdict.predicted} {verdict.truth}" for verdict in self.verdicts]
+                )
             if word.isdecimal() and len(word) < 18:
                 matches |= np.arange(len(fits)) == int(word)
             fits &= matches
         return fits
 
     def summaries(self, indices: Sequence[int]) -> list[Answer]:
-        """One line per test sample; ``novel`` is None where that is not known yet: the list does not wait."""
+        """Return one line per test sample; ``novel`` is None until it is known: the list does not wait."""
         true, predicted = self.on
         novel = None if self.solved.novelty.ready is None else self.novel
         whole = self.task.has_classes

@@ -16,7 +16,7 @@ from whence.errors import InvalidInputError
 from whence.project import Project
 from whence.surrogate.identity import check_training
 from whence.ui.requests import Answer, WantedTraining
-from whence.ui.solved import Solved
+from whence.ui.solved import Surrogates
 from whence.ui.tested import samples_of
 
 _NEIGHBOURS = 5  # shown of a sample in the audit queue
@@ -26,7 +26,7 @@ _PLACES = re.compile(r"\s*\d{1,9}(\s*[-–]\s*\d{1,9})?(\s*[,;\s]\s*\d{1,9}(\s*[
 class Trained:
     """The training set that was fitted, sample by sample."""
 
-    def __init__(self, project: Project, solved: Solved) -> None:
+    def __init__(self, project: Project, solved: Surrogates) -> None:
         self.project, self.solved = project, solved
 
     def samples(self, indices: Sequence[int]) -> list[Answer]:
@@ -40,7 +40,7 @@ class Trained:
         return samples_of(self.project, data, indices)
 
     def rows(self, wanted: WantedTraining) -> Answer:
-        """A page of the training samples that fit."""
+        """Return a page of the training samples that fit."""
         places = self.fitting(wanted.label, wanted.search)
         page = places[wanted.offset : wanted.offset + wanted.limit].tolist()
         labels, supports = self.project.explainer.labels_, set(self.project.explainer.support_.tolist())
@@ -51,7 +51,7 @@ class Trained:
         return {"total": len(places), "rows": rows}
 
     def fitting(self, label: int | None, search: str) -> Ints:
-        """Places of the training samples with a label that a search finds, ascending.
+        """Return places of the training samples with a label that a search finds, ascending.
 
         The search is places such as ``3, 17, 40-60``, a part of a class's name, or of a text.
         """
@@ -71,7 +71,7 @@ class Trained:
         return np.flatnonzero(fits)
 
     def _containing(self, word: str, places: Ints) -> Any:
-        """Which training samples (N,) at these places are texts that contain a word."""
+        """Return which training samples (N,) at these places are texts that contain a word."""
         data = self.project.explainer.fitted_.require_data()
         matches = np.zeros(len(data), bool)
         for place in places.tolist():
@@ -82,7 +82,7 @@ class Trained:
         return matches
 
     def suspects(self, offset: int, limit: int) -> Answer:
-        """A page of the training samples whose labels may be wrong, the most suspicious first.
+        """Return a page of the training samples whose labels may be wrong, the most suspicious first.
 
         ``disagreeing`` of the ``n_neighbours`` nearest training samples of each have another label; the first
         of them are shown. ``likely_wrong`` of all labels are likelier wrong than right.
@@ -117,12 +117,12 @@ class Trained:
 
 
 def likely_wrong(ranking: WrongLabels) -> Any:
-    """Which of a ranking (n,) are likelier wrong than right: the odds are above 1, and for another class."""
+    """Return which of a ranking (n,) are likelier wrong than right: odds above 1, for another class."""
     return (ranking.scores > 0) & (ranking.suggested != ranking.labels)
 
 
 def _listed(words: str, n: int) -> Any:
-    """Which of n places a list such as ``3, 17, 40-60`` names."""
+    """Return which of n places a list such as ``3, 17, 40-60`` names."""
     fits = np.zeros(n, bool)
     for first, last in re.findall(r"(\d+)(?:\s*[-–]\s*(\d+))?", words):
         a, b = int(first), int(last or first)
@@ -133,6 +133,6 @@ def _listed(words: str, n: int) -> Any:
 
 
 def _text(inputs: Any) -> str | None:
-    """The text of a sample's inputs as its user has them; None where they have none."""
+    """Return the text of a sample's inputs as its user has them; None where they have none."""
     parts = inputs.values() if isinstance(inputs, dict) else [inputs]
     return "\n".join(part for part in parts if isinstance(part, str)) or None

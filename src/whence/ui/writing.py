@@ -23,7 +23,7 @@ from whence.ui.background import Background
 _KEPT = 32  # answers that are kept, and as many questions of what if
 _LETTERS = 8_000  # of the longest prompt
 _MOST = 50  # passages of either sign
-_NEW = 40  # tokens that the model writes
+_NEW = 40  # tokens that the model generates
 _TRY, _WORDS = 4, 6  # documents whose beginnings are offered, and how many words of each
 
 
@@ -33,7 +33,7 @@ class Asked(NamedTuple):
     Attributes
     ----------
     prompt : a text
-    continuation : what follows; None has the model write
+    continuation : what follows; None has the model generate it
     k : passages of either sign
     """
 

@@ -14,11 +14,10 @@ import numpy as np
 from scipy.stats import rankdata
 
 from whence.core.arrays import Doubles
-from whence.metrics.comparison import standard_error, ties, ties_of_runs
-from whence.metrics.coreset import SPREAD, loss_of
+from whence_studies.comparison import standard_error, ties, ties_of_runs
 from whence_studies.suite.metric import METRICS, Accuracies, Column, Curves, Numbers
 from whence_studies.suite.protocol import RANDOM, Method
-from whence_studies.suite.results import COSTS, ERROR, Results
+from whence_studies.suite.results import COSTS, ERROR, SPREAD, Results, loss_of
 
 Section = TypeVar("Section", Curves, Accuracies, Numbers)
 

@@ -8,10 +8,10 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from whence.metrics.coreset import loss_of
 from whence_studies.report.summary import ResultSummary, paper
 from whence_studies.suite.metric import Column
 from whence_studies.suite.protocol import RANDOM, Method
+from whence_studies.suite.results import loss_of
 
 T = TypeVar("T")
 Points = list[tuple[float, float]]

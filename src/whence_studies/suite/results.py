@@ -24,6 +24,13 @@ ERROR = "error"
 """Quantity of the row of a cell whose method failed; its note is the error."""
 COSTS = "resources"
 """Metric of the rows of what a method cost."""
+SPREAD = "accuracy_spread"
+"""Quantity of the standard deviation of accuracies between training seeds."""
+
+
+def loss_of(seed: int) -> str:
+    """Return the quantity of the losses of models that were trained from one seed."""
+    return f"loss_of_seed_{seed}"
 
 
 class Row(NamedTuple):

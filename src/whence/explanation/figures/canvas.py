@@ -73,8 +73,8 @@ class Canvas:
 
     def lines(self, x: float, y: float, lines: Sequence[Line], step: float, **style: Any) -> None:
         """Write lines below each other, each with a style of its own."""
-        for i, (text, own) in enumerate(lines):
-            self.text(x, y + i * step, text, **(style | own))
+        for i, (text, special) in enumerate(lines):
+            self.text(x, y + i * step, text, **(style | special))
 
     @staticmethod
     @functools.lru_cache(10_000)

@@ -16,15 +16,17 @@ QUIET: dict[str, Any] = {"color": GREY}
 
 def verdict(why: Explanation) -> list[Line]:
     """Say what the model predicts, what is true, and what is explained."""
-    said, words, name = why.verdict, why.words, one_line(why.class_names[why.target])
-    lines: list[Line] = [(f"{words.predicted}: {one_line(said.predicted)}", BOLD)]
-    if said.probability is not None and why.label_kind == "class":
-        lines.append((f"with probability {percent(said.probability)}", QUIET))
-    if said.truth is not None:
-        mark = {True: ", right", False: ", wrong", None: ""}[said.right]
-        lines.append((f"{words.true}: {one_line(said.truth)}{mark}", BOLD if said.right is False else QUIET))
+    outcome, words, name = why.verdict, why.words, one_line(why.class_names[why.target])
+    lines: list[Line] = [(f"{words.predicted}: {one_line(outcome.predicted)}", BOLD)]
+    if outcome.probability is not None and why.label_kind == "class":
+        lines.append((f"with probability {percent(outcome.probability)}", QUIET))
+    if outcome.truth is not None:
+        mark = {True: ", right", False: ", wrong", None: ""}[outcome.right]
+        lines.append(
+            (f"{words.true}: {one_line(outcome.truth)}{mark}", BOLD if outcome.right is False else QUIET)
+        )
     if why.label_kind == "label":
-        lines += [(f"explained: {name}", BOLD), (f"probability {percent(said.probability or 0.0)}", QUIET)]
+        lines += [(f"explained: {name}", BOLD), (f"probability {percent(outcome.probability or 0.0)}", QUIET)]
     elif why.target != why.predicted or (len(why.class_names) > 1 and why.label_kind == "number"):
         lines.append((f"explained: {name}", BOLD))
     if why.typicality is not None and why.typicality.novel:
@@ -128,10 +130,10 @@ def _made_of(sums: dict[str, float]) -> str:
 
 
 def _agreement(why: Explanation) -> Line:
-    said, words = why.verdict, why.words
-    other = one_line(said.surrogate)
+    outcome, words = why.verdict, why.words
+    other = one_line(outcome.surrogate)
     other = other if len(other) <= 16 else other[:15] + "…"
-    if said.agrees:
+    if outcome.agrees:
         same = "predicts the model’s class" if why.label_kind == "class" else f"{words.says} {other}"
         return f"the surrogate {same}", QUIET
     return f"⚠ the surrogate {words.says} “{other}”: do not trust", BOLD

@@ -137,10 +137,8 @@ def passages(tokens: Sequence[str], relevance: Array, widths: Array, room: float
 
     Parameters
     ----------
-    tokens, relevance, widths
-        Each token, its relevance and its width.
-    room, gap
-        The width that all passages may have together, and that of the sign for a gap.
+    tokens, relevance, widths : each token, its relevance and its width
+    room, gap : the width that all passages may have together, and that of the sign for a gap
     """
     n = len(tokens)
     if widths.sum() <= room:

@@ -70,7 +70,7 @@ export class ChangesView {
 
   draw({ total, rows }) {
     Object.assign(this, { total, rows });
-    replace(this.list, rows.length ? rows.map((row) => h("li", {}, this.row(row))) : h("li", { class: "quiet" }, "None fits."));
+    replace(this.list, rows.length ? rows.map((row) => h("li", {}, this.row(row))) : h("li", { class: "quiet" }, "No sample matches."));
     this.pages.draw(this.offset, rows.length, total);
     this.settle();
     this.drawPicks();

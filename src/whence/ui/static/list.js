@@ -80,7 +80,7 @@ export class TestList {
     replace(place("tests"), rows.map((row) => h("li", {}, this.row(row))));
     this.show(this.chosen);
     const first = this.query.offset + 1, last = this.query.offset + rows.length;
-    place("range").textContent = rows.length ? `${first}–${last} of ${count(total)}` : "none fits";
+    place("range").textContent = rows.length ? `${first}–${last} of ${count(total)}` : "no match";
     place("earlier").disabled = this.query.offset === 0;
     place("later").disabled = last >= total;
   }

@@ -26,6 +26,7 @@ from whence_studies.suite.metric import (
     register,
     register_variant,
 )
+from whence_studies.suite.results import SPREAD, loss_of
 
 if TYPE_CHECKING:
     from whence_studies.suite.protocol import Sweep
@@ -105,8 +106,8 @@ class CoresetSelection(Metric):
         means = [coreset.weighted_mean(row, self.fractions) for row in losses]
         curves = {"loss": losses.mean(0), "accuracy": accuracies.mean(0)}
         if self.seeds > 1:
-            curves[coreset.SPREAD] = accuracies.std(0, ddof=1)
-        curves |= {coreset.loss_of(seed): row for seed, row in enumerate(losses)}
+            curves[SPREAD] = accuracies.std(0, ddof=1)
+        curves |= {loss_of(seed): row for seed, row in enumerate(losses)}
         rows = case.rows_of(self.name, np.array(means))
         for quantity, values in curves.items():
             rows += case.curve(self.name, quantity, self.fractions, values)

@@ -6,7 +6,8 @@ import numpy as np
 from scipy.special import stdtrit
 
 from whence.core.arrays import Doubles, Ints, Mask
-from whence.errors import InvalidInputError
+from whence.core.checks import check_that
+from whence.metrics.lds import tied
 
 
 def standard_error(values: Doubles, groups: Ints) -> Doubles:
@@ -42,27 +43,6 @@ def ties(values: Doubles, groups: Ints, *, level: float = 0.95, draws: int = 4_0
     return tied(means.T, level)
 
 
-def tied(drawn: Doubles, level: float) -> Mask:
-    """Return for which rows of drawn means (M, draws) the interval of their difference holds 0, (M, M)."""
-    low, high = interval(drawn[:, None] - drawn, level)
-    held: Mask = (low <= 0) & (high >= 0)
-    return held
-
-
-def interval(drawn: Doubles, level: float) -> Doubles:
-    """Ends (2, …) of the interval that holds ``level`` of the draws (…, draws)."""
-    return np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=-1)
-
-
-def table(heads: str, methods: tuple[str, ...], cells: list[str], order: Ints, ties: Mask) -> str:
-    """Write a table in Markdown: methods in an order, each with its cells and the others it is tied with."""
-    lines = [f"| method | {heads} | tied with |", "|---" * (heads.count("|") + 3) + "|"]
-    for i in order:
-        same = [name for j, name in enumerate(methods) if ties[i, j] and j != i]
-        lines.append(f"| {methods[i]} | {cells[i]} | {', '.join(same) or '–'} |")
-    return "\n".join(lines)
-
-
 def ties_of_runs(values: Doubles, *, level: float = 0.95) -> Mask:
     """Return which rows of values (M, S), of M methods in the same S runs, cannot be distinguished, (M, M).
 
@@ -79,8 +59,7 @@ def ties_of_runs(values: Doubles, *, level: float = 0.95) -> Mask:
     array([ True,  True, False])
     """
     M, S = values.shape
-    if S < 2:
-        raise InvalidInputError(f"'values' must have at least two runs, to estimate their spread. Got {S}.")
+    check_that(S >= 2, "values", "have at least two runs, to estimate their spread", S)
     means = values.mean(axis=1)
     freedom = (M - 1) * (S - 1)
     rest = values - means[:, None] - values.mean(axis=0) + values.mean()
