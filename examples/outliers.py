@@ -44,7 +44,7 @@ def compare(model: torch.nn.Module, train: mnist_cnn.Digits, shown: mnist_cnn.Di
     machines = OneClass(show_progress=False).fit(features=bank)
     x = shown.tensors[0]
     features = extract(model, shown, show_progress=False).features
-    near = explainer.usualness(bank).of(torch.from_numpy(np.array(features)))
+    near = explainer.novelty(bank).of(torch.from_numpy(np.array(features)))
     sums = machines.typicality(features=features).numpy()
     outside, foreign = sums < 1, ~typical.numpy()
     first = int(near.distances[:, -1].argmax())

@@ -150,7 +150,8 @@ def public_records() -> list[type]:
 # What is no result but a part that users write or choose: its fields are few, and told as Python does it.
 PARTS = {
     "BoxAndFrame", "Boxed", "Captum", "Case", "CentreBox", "Column", "CrammerSinger", "Curves",
-    "EpsilonInsensitive", "Frame", "Hinges", "Capabilities", "Network", "NewSamples", "Numbers", "OneClass",
+    "EpsilonInsensitive", "Frame", "Hinges", "Capabilities", "Network", "NewSamples", "Numbers",
+    "OneClassProblem",
     "Prepare", "Problem", "Row", "Rules", "Source", "TextInputs", "Tube", "Word", "Flow", "Pass",
     "Picture", "Sample", "Metric", "LayerRule", "OperationRule", "SharingRule", "SpreadingRule",
 }  # fmt: skip

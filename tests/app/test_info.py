@@ -64,7 +64,7 @@ def test_cache_ls_and_rm(place: Path) -> None:
     assert re.search(r"bank-\w{16} +\S+ kB +\d+ s  Sequential, layer '2', 90 × 8 float32$", lines[2])
     assert total.startswith("3 entries, ")
     assert "2 fit" in refused(cache("rm", "sol", "--dir", "mine"))
-    assert "none fits" in refused(cache("rm", "x", "--dir", "mine"))
+    assert "no match" in refused(cache("rm", "x", "--dir", "mine"))
     assert "or pass --all" in refused(cache("rm", "--dir", "mine"))
     assert "or pass --all" in refused(cache("rm", "bank", "--all", "--dir", "mine"))
     assert cache("rm", "bank", "--dir", "mine").stdout.startswith("Removed 1 entry, ")

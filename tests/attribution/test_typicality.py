@@ -36,7 +36,7 @@ def test_of_every_task_it_is_the_neighbours_of_unit_features(task: str) -> None:
     explainer = whence.DualDA(C=0.1, show_progress=False).fit(model, (x, y), task=task)
     tests = torch.cat([x[:2] + 0.001, -x[:1]])
     usual = [
-        why.typicality for why in explainer.explain(tests, k=1, target=0, usualness=explainer.usualness(k=3))
+        why.typicality for why in explainer.explain(tests, k=1, target=0, novelty=explainer.novelty(k=3))
     ]
     with torch.no_grad():
         X, T = (nn.functional.normalize(model[:2](part).double(), dim=1).numpy() for part in (x, tests))
@@ -51,7 +51,7 @@ def test_of_every_task_it_is_the_neighbours_of_unit_features(task: str) -> None:
     assert [one.novel for one in usual] == [False, False, True]
     assert (usual[2].share, usual[2].n_compared) == (1.0, N)
     assert "than all of 60 training samples" in usual[2].detail
-    json.dumps(explainer.explain(tests[2:], k=1, target=0, usualness=explainer.usualness()).to_dict())
+    json.dumps(explainer.explain(tests[2:], k=1, target=0, novelty=explainer.novelty()).to_dict())
 
 
 def test_the_mark_stands_next_to_the_prediction() -> None:
@@ -77,7 +77,7 @@ def test_what_is_no_usualness_of_the_explainer_is_refused() -> None:
     x, y = data(), torch.arange(N) % 2
     explainer = whence.DualDA(C=0.1, show_progress=False).fit(nn.Linear(4, 2), (x, y))
     other = whence.DualDA(C=0.1, show_progress=False).fit(nn.Linear(3, 2), (x[:, :3], y))
-    with pytest.raises(InvalidInputError, match="'usualness' must be what usualness"):
-        explainer.explain(x[:1], usualness=True)
+    with pytest.raises(InvalidInputError, match="'novelty' must be what novelty"):
+        explainer.explain(x[:1], novelty=True)
     with pytest.raises(InvalidInputError, match="of the explainer's own features, of which there are 4"):
-        explainer.explain(x[:1], usualness=other.usualness())
+        explainer.explain(x[:1], novelty=other.novelty())

@@ -14,7 +14,6 @@ import pytest
 import torch
 from sklearn.neighbors import NearestNeighbors
 from torch import nn
-from whence.features.rows import unit_rows
 
 import whence
 from tests.audit.cases import dualda
@@ -26,6 +25,7 @@ from whence.audit.heldout import Listed, calibrate, folds, held_out_scores
 from whence.errors import InvalidInputError, NotFittedError, UnsupportedError
 from whence.features import extract
 from whence.features.novelty import nearest
+from whence.features.rows import unit_rows
 from whence.tasks import Classes
 
 K, D, N = 4, 6, 120

@@ -68,7 +68,7 @@ def why() -> Any:
 
 def _typicality() -> Any:
     explainer = world.fitted("dualda")
-    return explainer.explain(world.X(1), usualness=explainer.usualness(k=2))[0].typicality
+    return explainer.explain(world.X(1), novelty=explainer.novelty(k=2))[0].typicality
 
 
 def _retrained() -> Any:

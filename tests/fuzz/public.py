@@ -56,7 +56,7 @@ _AMONG_THEMSELVES = """
 _SUBCLASSED = (
     "Boxed",
     "CrammerSinger",
-    "OneClass",
+    "OneClassProblem",
     "EpsilonInsensitive",
     "Hinges",
     "Tube",

@@ -235,5 +235,5 @@ def test_members_without_pairs_are_not_explained() -> None:
     with pytest.raises(InvalidInputError, match="'members' must be DualDA or Effects"):
         ensemble.explain(tests)
     duals = Ensemble(whence.DualDA(C=0.05, show_progress=False)).fit(models, (x, y))
-    with pytest.raises(InvalidInputError, match="'usualness' must be None for an ensemble"):
-        duals.explain(tests, usualness=duals.members_[0].usualness())
+    with pytest.raises(InvalidInputError, match="'novelty' must be None for an ensemble"):
+        duals.explain(tests, novelty=duals.members_[0].novelty())

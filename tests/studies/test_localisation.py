@@ -58,7 +58,7 @@ def test_localisation_counts_larger_places_by_their_sums() -> None:
     assert localisation(relevance, inside).auc == pytest.approx(5 / 8)
     assert localisation(relevance, inside, places) == pytest.approx((1.0, 2 / 4.5, 1 / 4))
     assert localisation(relevance, np.arange(6) == 0, places).chance == 1 / 4  # a part of it is enough
-    with pytest.raises(InvalidInputError, match=r"some of the places and not all\. Got 4 of 4"):
+    with pytest.raises(InvalidInputError, match=r"some of the 4 places and not all\. Got 4"):
         localisation(relevance, np.array([True, False, True, False, True, True]), places)
     with pytest.raises(InvalidInputError, match="'places' must have shape"):
         localisation(relevance, inside, places[:5])
@@ -67,7 +67,7 @@ def test_localisation_counts_larger_places_by_their_sums() -> None:
 @pytest.mark.parametrize(
     ("relevance", "inside", "message"),
     [
-        (np.ones(3), np.zeros(3, bool), r"'inside' must mark some of the places and not all. Got 0 of 3"),
+        (np.ones(3), np.zeros(3, bool), r"'inside' must mark some of the 3 places and not all. Got 0"),
         (np.ones(3), np.ones(3, bool), "Got 3"),
         (np.ones(3), np.array([1, 0, 0]), r"'inside' must be booleans"),
         (np.ones(4), np.array([True, False, False]), r"'relevance' must have shape \(3,?\). Got \(4,\)"),

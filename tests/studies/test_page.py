@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from whence.errors import InvalidInputError
-from whence.metrics import comparison
 from whence.metrics.coreset import weighted_mean
-from whence_studies import Case, Curves, Metric, Numbers
+from whence_studies import Case, Curves, Metric, Numbers, comparison
 from whence_studies.report import page
 from whence_studies.report.labels import Box, place_labels
 from whence_studies.report.summary import ResultSummary

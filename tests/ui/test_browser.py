@@ -389,7 +389,7 @@ def test_filters_pages_search_and_keys(
     page.fill("#search", "FRAME")
     expect(tests).to_have_count(sum(2 in (row["truth"], row["predicted"]) for row in rows))
     page.fill("#search", "no such class")
-    expect(counted).to_have_text("none fits")
+    expect(counted).to_have_text("no match")
     page.fill("#search", "")
     expect(counted).to_have_text(f"1–24 of {total}")
 

@@ -355,7 +355,7 @@ class Attributor(ABC):
         index: int | Sequence[int] | None = None,
         truth: Any = None,
         method: Method | None = None,
-        usualness: Novelty | None = None,
+        novelty: Novelty | None = None,
     ) -> Explanations:
         """Explain predictions by their strongest training samples, and these by relevance maps on both.
 
@@ -381,8 +381,8 @@ class Attributor(ABC):
             How relevance goes from features to inputs: "epsilon_plus_flat", "attn_lrp", "attn_lrp_cp",
             "epsilon", ``whence.relevance.Rules``, or a class of ``captum.attr``. None takes attn_lrp_cp for
             a model with attention, epsilon_plus_flat for other convolutional ones, epsilon for the rest.
-        usualness
-            What ``usualness()`` returned, to show how typical the test is for the training set; None leaves
+        novelty
+            What ``novelty()`` returned, to show how typical the test is for the training set; None leaves
             it out.
 
         Returns
@@ -396,7 +396,7 @@ class Attributor(ABC):
             raise UnsupportedError(
                 f"{fitted.method} has no relevance maps of pairs. Use DualDA or Effects, or top_k here."
             )
-        return explain(fitted, x, k, target, index, truth, method, usualness)
+        return explain(fitted, x, k, target, index, truth, method, novelty)
 
     def save(self, path: str | PathLike[str], *, features: Literal["copy", "bank"] = "copy") -> None:
         """Write the fitted attributor to one file, which ``whence.load`` reads.

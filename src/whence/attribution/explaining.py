@@ -29,7 +29,7 @@ def explain(
     index: int | Sequence[int] | None,
     truth: Any,
     method: Method | None,
-    usualness: Novelty | None,
+    novelty: Novelty | None,
 ) -> Explanations:
     """Explain a batch of inputs; ``Attributor.explain`` says what is given."""
     k = min(check_count("k", k), fitted.n_train)
@@ -37,7 +37,7 @@ def explain(
     n, among = check_batch(x), _check_index(fitted, index)
     wanted = [None] * n if target is None else fitted.task.check_target(target, n).tolist()
     truths = [None] * n if truth is None else fitted.task.check_truth(truth, n)
-    explainer = make_explainer(fitted, k, method, usualness)
+    explainer = make_explainer(fitted, k, method, novelty)
     batches = explainer.model.batches(x, 1)
     tests = bar("Explaining", n, "tests", parts=batches, show=fitted.show_progress and n >= 4)
     numbered = zip(range(n), tests, wanted, truths, strict=True)
@@ -45,10 +45,10 @@ def explain(
 
 
 def make_explainer(
-    fitted: Fitted, k: int, method: Method | None = None, usualness: Novelty | None = None
+    fitted: Fitted, k: int, method: Method | None = None, novelty: Novelty | None = None
 ) -> PairExplainer | MembersExplainer:
     """Return what explains one test sample, by the k strongest pairs of either sign."""
-    return (MembersExplainer if fitted.members else PairExplainer)(fitted, k, method, usualness)
+    return (MembersExplainer if fitted.members else PairExplainer)(fitted, k, method, novelty)
 
 
 def _check_index(fitted: Fitted, index: int | Sequence[int] | None) -> Ints | None:

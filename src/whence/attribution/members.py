@@ -32,22 +32,20 @@ class MembersExplainer:
     fitted : with members that have their models and their training set
     k : pairs of either sign to show
     method : how relevance goes from features to inputs
-    usualness : must be None
+    novelty : must be None
     """
 
-    def __init__(
-        self, fitted: Fitted, k: int, method: Method | None, usualness: Novelty | None = None
-    ) -> None:
+    def __init__(self, fitted: Fitted, k: int, method: Method | None, novelty: Novelty | None = None) -> None:
         cannot = [member for member in fitted.members if not member.capabilities.explains]
         if cannot:
             raise UnsupportedError(
                 "'members' must be DualDA or Effects to be explained. Got "
                 f"{type(cannot[0]).__name__}: use attribute, top_k and spread."
             )
-        if usualness is not None:
+        if novelty is not None:
             raise InvalidInputError(
-                "'usualness' must be None for an ensemble, whose members have features of their own. Ask one "
-                "of them, members_[0].usualness()."
+                "'novelty' must be None for an ensemble, whose members have features of their own. Ask one "
+                "of them, members_[0].novelty()."
             )
         self.fitted, self.k = fitted, k
         self._explainers = [PairExplainer(member.fitted_, k, method) for member in fitted.members]

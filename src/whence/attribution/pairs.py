@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from whence.attribution.fitted import Fitted
-from whence.attribution.typicality import check_usualness, usual_of
+from whence.attribution.typicality import check_novelty, typicality_of
 from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError, StoreError
 from whence.explanation import Contribution, Explanation, Sample
@@ -66,14 +66,12 @@ class PairExplainer:
     fitted : with a model, a training set, and a surrogate whose scores are linear in features
     k : pairs of either sign to show
     method : how relevance goes from features to inputs; None leaves it to what the model does
-    usualness : what tests are compared with, to show how typical they are; None leaves that out
+    novelty : what tests are compared with, to show how typical they are; None leaves that out
     """
 
-    def __init__(
-        self, fitted: Fitted, k: int, method: Method | None, usualness: Novelty | None = None
-    ) -> None:
+    def __init__(self, fitted: Fitted, k: int, method: Method | None, novelty: Novelty | None = None) -> None:
         self.fitted, self.k, self.method = fitted, k, method
-        self.usualness = None if usualness is None else check_usualness(fitted, usualness)
+        self.novelty = None if novelty is None else check_novelty(fitted, novelty)
         self.model, self.data = fitted.require_model(), fitted.require_data()
         self.surrogate, self.scorer, self.task = fitted.require_surrogate(), fitted.scorer, fitted.task
 
@@ -134,8 +132,8 @@ class PairExplainer:
             gap=surrogate.gap,
             input=first.name,
             typicality=None
-            if self.usualness is None
-            else usual_of(self.fitted, self.usualness, test.features, first.name)[0],
+            if self.novelty is None
+            else typicality_of(self.fitted, self.novelty, test.features, first.name)[0],
         )
         more = [
             replace(

@@ -17,27 +17,27 @@ from whence.pages.samples import as_samples
 from whence.relevance.sources import one_of
 
 
-def make_usualness(fitted: Fitted, training: Any, k: int, quantile: float, seed: int) -> Novelty:
-    """Make what tests are compared with; ``DualDA.usualness`` says what is given."""
+def make_novelty(fitted: Fitted, training: Any, k: int, quantile: float, seed: int) -> Novelty:
+    """Make what tests are compared with; ``DualDA.novelty`` says what is given."""
     X = training_features(fitted, training, "training")
     return Novelty(X, np.flatnonzero(fitted.used), k, quantile, seed)
 
 
-def check_usualness(fitted: Fitted, usualness: Novelty) -> Novelty:
+def check_novelty(fitted: Fitted, novelty: Novelty) -> Novelty:
     """Return what tests are compared with, or raise where it is not the explainer's."""
-    check_is("usualness", usualness, Novelty, "what usualness() of the explainer returns, or None")
+    check_is("novelty", novelty, Novelty, "what novelty() of the explainer returns, or None")
     width = fitted.require_surrogate().stored.shape[1]
-    if usualness.width != width:
+    if novelty.width != width:
         raise InvalidInputError(
-            f"'usualness' must be of the explainer's own features, of which there are {width}. Got one of "
-            f"{usualness.width}."
+            f"'novelty' must be of the explainer's own features, of which there are {width}. Got one of "
+            f"{novelty.width}."
         )
-    return usualness
+    return novelty
 
 
-def usual_of(fitted: Fitted, usualness: Novelty, features: Tensor, input: str = "") -> list[Typicality]:
+def typicality_of(fitted: Fitted, novelty: Novelty, features: Tensor, input: str = "") -> list[Typicality]:
     """Compare tests with features (B, d) with the training set; ``input`` is what is shown of several."""
-    near = usualness.of(fitted.check_features(features))
+    near = novelty.of(fitted.check_features(features))
     places = sorted({int(i) for i in near.neighbours.ravel()})
     inputs = fitted.require_data().take(places)
     tokenizer = fitted.require_model().prepare.find_tokenizer()
@@ -47,8 +47,8 @@ def usual_of(fitted: Fitted, usualness: Novelty, features: Tensor, input: str = 
         Typicality(
             novel=bool(near.novel[b]),
             share=float(near.shares[b]),
-            quantile=usualness.quantile,
-            n_compared=usualness.n_compared,
+            quantile=novelty.quantile,
+            n_compared=novelty.n_compared,
             neighbours=tuple(
                 Neighbour(i, fitted.task.label_text(fitted.labels[i]), float(distance), samples[i])
                 for i, distance in zip(near.neighbours[b].tolist(), near.distances[b], strict=True)

@@ -114,7 +114,7 @@ def novel_inputs(
     if can.members or not can.explains:
         raise unsupported(explainer, "a fitted DualDA, or another that explains by features")
     _, tests = features_of(explainer, x, features)
-    typical: Novelty = explainer.usualness(training, k=k, quantile=quantile)
+    typical: Novelty = explainer.novelty(training, k=k, quantile=quantile)
     parts = [typical.of(part) for part, _ in tests]
     distances, shares, novel, near = (np.concatenate(column) for column in zip(*parts, strict=True))
     return NovelInputs(distances[:, -1], novel, typical.threshold, typical.quantile, near, shares)

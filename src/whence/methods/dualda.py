@@ -303,12 +303,12 @@ class DualDA(Attributor):
             show_progress=self.show_progress,
         )
 
-    def usualness(self, training: Any = None, *, k: int = 5, quantile: float = 0.99) -> Novelty:
-        """Make what tells how usual tests are for the training set, by their nearest training samples.
+    def novelty(self, training: Any = None, *, k: int = 5, quantile: float = 0.99) -> Novelty:
+        """Make what shows how typical tests are of the training set, by their nearest training samples.
 
         Features are brought to unit length, and the distance of a test to its k-th nearest training sample is
         compared with that of training samples to the others: beyond what ``quantile`` of these have, nothing
-        like the test was in the training set. It is of no class, and the same for every task.
+        like the test was in the training set. It does not depend on classes, and is the same for every task.
 
         Parameters
         ----------
@@ -318,20 +318,20 @@ class DualDA(Attributor):
         k
             Neighbours that must be near.
         quantile
-            The share of training samples that count as usual.
+            The share of training samples that count as typical.
 
         Examples
         --------
         >>> import torch, whence
         >>> x, y = torch.randn(40, 3), torch.arange(40) % 2
         >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(torch.nn.Linear(3, 2), (x, y))
-        >>> why = explainer.explain(x[:2], usualness=explainer.usualness())
+        >>> why = explainer.explain(x[:2], novelty=explainer.novelty())
         >>> why[0].typicality.neighbours[0].index, why[0].typicality.novel
         (0, False)
         """
-        from whence.attribution.typicality import make_usualness
+        from whence.attribution.typicality import make_novelty
 
-        return make_usualness(self._check_fitted(), training, k, quantile, self.seed)
+        return make_novelty(self._check_fitted(), training, k, quantile, self.seed)
 
     def explain_concepts(
         self,

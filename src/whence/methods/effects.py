@@ -168,11 +168,11 @@ class Effects(Attributor):
         totals: Doubles = self._check_fitted().scorer.total(parts)
         return totals
 
-    def usualness(self, training: Any = None, *, k: int = 5, quantile: float = 0.99) -> Novelty:
+    def novelty(self, training: Any = None, *, k: int = 5, quantile: float = 0.99) -> Novelty:
         """Make what shows how typical tests are for the training set; as for ``DualDA``."""
-        from whence.attribution.typicality import make_usualness
+        from whence.attribution.typicality import make_novelty
 
-        return make_usualness(self._check_fitted(), training, k, quantile, self.seed)
+        return make_novelty(self._check_fitted(), training, k, quantile, self.seed)
 
     def predict(self, x: Any = None, *, features: Any = None) -> Tensor:
         """Label inputs, or features (B, d), by the surrogate; as for ``DualDA``."""

@@ -138,7 +138,7 @@ class OneClass(Attributor):
     set takes the features as they are, m = 0: centred on its own mean it could tell no side from another.
 
     Of many labels there is a machine per label, on the samples that have it; numbers have no classes, and ask
-    for ``by="whole"``. To find out-of-distribution samples, the distance to neighbours (``DualDA.usualness``)
+    for ``by="whole"``. To find out-of-distribution samples, the distance to neighbours (``DualDA.novelty``)
     was better on images, a little worse on texts; one machine of the whole training set was of no use
     (docs/audit.md).
 

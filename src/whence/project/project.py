@@ -12,7 +12,7 @@ from torch import Tensor
 
 from whence.attribution.explaining import make_explainer
 from whence.attribution.saving import attach
-from whence.attribution.typicality import usual_of
+from whence.attribution.typicality import typicality_of
 from whence.core.checks import check_places
 from whence.core.naming import make_named
 from whence.core.progress import bar
@@ -164,7 +164,7 @@ class Project:
     def novelty(self) -> Novelty:
         """What compares tests with the training set."""
         k = min(5, int(self.pairs.used_.sum()) - 1)
-        novelty: Novelty = self.pairs.usualness(self.train_bank, k=k)
+        novelty: Novelty = self.pairs.novelty(self.train_bank, k=k)
         return novelty
 
     @functools.cached_property
@@ -231,7 +231,7 @@ class Project:
         method = self.attributor
         if method.capabilities.members or not method.capabilities.explains:
             return None
-        return usual_of(method.fitted_, self.novelty, self.test_features(indices))
+        return typicality_of(method.fitted_, self.novelty, self.test_features(indices))
 
     def explain(
         self, indices: list[int], k: int = 5, target: int | None = None, method: str | None = None

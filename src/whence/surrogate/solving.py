@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from whence.core import contents, fingerprint, store
-from whence.core.arrays import Array, Doubles, Floats, Ints, Mask
+from whence.core.arrays import Array, Doubles, Floats, Ints
 from whence.core.cache import Cache, Slot
 from whence.core.progress import gap_bar
 from whence.errors import StoreError
@@ -24,6 +24,7 @@ from whence.model.heads import Head
 from whence.surrogate.shards import solver
 from whence.svm import CChoice, choose_C
 from whence.svm.inputs import length
+from whence.svm.pairs import spread_rows
 from whence.tasks import Task
 
 
@@ -76,7 +77,7 @@ class SurrogateSolver(ABC):
         """Choose C where it is "auto", and solve on the samples whose label is known."""
         known = self.task.known(labels)
         solution = self._fit(taken(features, known), labels[known], head, C)
-        return solution._replace(lam=for_all(solution.lam, known))
+        return solution._replace(lam=spread_rows(solution.lam, np.flatnonzero(known), len(known)))
 
     def again(
         self, features: Floats, labels: Array, lam: csr_array, C: float, constant: float | None
@@ -87,7 +88,9 @@ class SurrogateSolver(ABC):
         """
         known = self.task.known(labels)
         solution = self._refit(taken(features, known), labels[known], lam[known], C, constant)
-        return solution._replace(lam=for_all(solution.lam, known), note="solved again")
+        return solution._replace(
+            lam=spread_rows(solution.lam, np.flatnonzero(known), len(known)), note="solved again"
+        )
 
     @abstractmethod
     def _fit(
@@ -223,13 +226,6 @@ class HingeSolver(SurrogateSolver):
     def _common(self, constant: float) -> dict[str, Any]:
         task = {"problem": self.task.problem, "n_classes": self.task.n_outputs, "bias": constant or False}
         return {**task, "seed": self.options.seed, "n_threads": self.options.n_threads}
-
-
-def for_all(lam: csr_array, known: Mask) -> csr_array:
-    """Return λ (N, K) of all samples by that of those where a mask (N,) is True; the others have 0."""
-    entries = np.zeros(len(known) + 1, dtype=lam.indptr.dtype)
-    entries[1:][known] = np.diff(lam.indptr)
-    return csr_array((lam.data, lam.indices, np.cumsum(entries)), shape=(len(known), lam.shape[1]))
 
 
 def _write(path: Path, solved: SurrogateSolution) -> None:

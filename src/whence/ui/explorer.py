@@ -11,7 +11,7 @@ from whence.attribution.base import Attributor
 from whence.attribution.concepts import explain_pair
 from whence.attribution.explaining import make_explainer
 from whence.attribution.pairs import PairExplainer
-from whence.attribution.typicality import usual_of
+from whence.attribution.typicality import typicality_of
 from whence.core.checks import check_that
 from whence.explanation import Explanation
 from whence.explanation.evidence import stability
@@ -160,7 +160,7 @@ class Explorer:
 
     def _typicality(self, features: torch.Tensor) -> Answer:
         novelty = self.solved.novelty.result()
-        return typicality_data(usual_of(self.project.pairs.fitted_, novelty, features)[0])
+        return typicality_data(typicality_of(self.project.pairs.fitted_, novelty, features)[0])
 
     def doubt(self, index: int, k: int = 5, target: int | None = None) -> Answer:
         """Return how stable the strongest training samples of a test are, over halves of the training set.
