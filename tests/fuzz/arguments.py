@@ -580,6 +580,9 @@ RULES: dict[str, Arg | None] = {
         lambda: np.hstack([world.head()[0], world.head()[1][:, None]]),
     ),
     "head": need(HEAD, world.head),
+    "Pass.maps.coefficients": need(
+        may(kinds.matrix(), "one_more_axis"), lambda: torch.as_tensor(world.features(B))
+    ),
     "coefficients": need(
         without(kinds.matrix(rows=False, columns=False), "sparse"),
         lambda: np.random.default_rng(4).standard_normal((N, K)),

@@ -102,6 +102,7 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "Cache.remove": lambda: Cache(world.folder() / "cache"),
     "Concepts": lambda: relevance.Concepts.neurons(world.WIDTH),
     "Rules": lambda: PRESETS.get("epsilon"),
+    "Pass": lambda: relevance.trace(world.extractor(), world.X(world.B)),
     "FeatureBank": _bank,
     "TrainingSet": lambda: data.as_training_set(list(zip(world.X(), world.y(), strict=True))),
     "NovelInputs": lambda: audit.novel_inputs(_dualda(), world.X(2), training=world.features()),

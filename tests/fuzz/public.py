@@ -30,7 +30,7 @@ _RECORDS = """
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
     Case Row Outcome EffectOf NovelInputs Group
     Nearness Novelty Typicality Neighbour
-    Band Bands Changed Passage Token Trace Without
+    Band Bands Changed Passage ScoredDocument Token Trace Without
 """  # calls give them back: a user reads and never makes them
 _CONSTANTS = """
     Column Curves Numbers TextInputs Local
