@@ -96,7 +96,7 @@ class Cache:
         for name in names:
             fits = [full for full in there if full == name or full.startswith(name)]
             if len(fits) != 1:
-                got = f"{len(fits)} fit" if fits else "none fits"
+                got = f"{len(fits)} fit" if fits else "no match"
                 raise InvalidInputError(
                     f"'names' must each name one entry of {self.folder}. Got {name!r}: {got}. "
                     "whence cache ls lists them."
