@@ -443,7 +443,7 @@ class Attributor(ABC):
         return saving.pack_arrays(self, fitted, self._layout(fitted.classifier) is not None)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Give the hyper-parameters by name; with ``deep`` also those of a method in them, as ``name__own``.
+        """Return hyper-parameters by name; with ``deep`` also those of a method in them, as ``name__own``.
 
         Examples
         --------

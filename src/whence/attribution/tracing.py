@@ -22,7 +22,7 @@ from whence.explanation import Explanation
 from whence.explanation.trace import Bands, Changed, Passage, ScoredDocument, Token, Trace, Without
 from whence.model.language import NextToken
 
-_PLACES = 3_000  # by which agreement is told, whole documents
+_PLACES = 3_000  # that agreement is measured on, whole documents
 
 
 class PassageTracer:
@@ -137,7 +137,7 @@ class PassageTracer:
         return Without(tuple(chosen.tolist()), titles, len(remove), tuple(Changed(*part) for part in parts))
 
     def bands(self, documents: Any, seed: int) -> Bands:
-        """Give how often the surrogate names the model's token, in some documents or in the corpus itself."""
+        """Measure how often the surrogate names the model's token, in documents or in the corpus."""
         corpus = self.corpus if documents is None else self.corpus.more(documents)
         counts, agrees = [], []
         rows = _some(corpus, seed)
@@ -186,7 +186,7 @@ class PassageTracer:
         return [ids[:end] for end in range(start, len(ids))]
 
     def _passages(self, samples: Array, values: Doubles, k: int, sign: int) -> tuple[Passage, ...]:
-        """Give the strongest passages of a sign; the same place of documents with one text is one passage."""
+        """Return the strongest passages of a sign; copies of a document count as one passage."""
         where = np.stack([self.firsts[self.corpus.document[samples]], self.corpus.place[samples]])
         _, chosen, groups = np.unique(where, axis=1, return_index=True, return_inverse=True)
         sums = np.bincount(groups.ravel(), values, len(chosen)).astype(np.float64)
@@ -199,7 +199,7 @@ class PassageTracer:
         return tuple(found)
 
     def _sources(self, scores: csr_array, k: int, sign: int) -> tuple[ScoredDocument, ...]:
-        """Give the documents that speak most for or against the whole answer, those with one text as one."""
+        """Return the strongest documents for or against the whole answer; copies count as one."""
         columns, sums = scores.tocsc(), np.asarray(scores.sum(axis=0), np.float64).ravel()
         each = ((i, columns[:, [i]].toarray()[:, 0]) for i in strongest(sums, k, sign))
         return tuple(
@@ -217,7 +217,7 @@ class PassageTracer:
 
 
 def _membership(groups: Ints, n: int) -> csr_array:
-    """Tell of each member (N,) in which of n groups it is, (N, n)."""
+    """Return the group of each member (N,) among n groups as a matrix (N, n)."""
     parts = np.ones(len(groups)), groups, np.arange(len(groups) + 1)
     return csr_array(parts, shape=(len(groups), n))
 

@@ -61,7 +61,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def tell(what: str, done: int, total: int) -> None:
-    """Tell whoever listens how far work is."""
+    """Report to listeners how far work is."""
     listener = _LISTENER.get()
     if listener is not None:
         listener(what, done, total)

@@ -39,7 +39,7 @@ def without_part(task: Task, labels: Array, seed: int, given: bool) -> Ints:
     used = np.flatnonzero(task.known(labels))
     if not len(used):
         return used
-    # Groups are told by labels alone: any features will do.
+    # Groups follow from labels alone: any features will do.
     problem = task.problem.make(np.zeros((len(used), 1)), labels[used], task.n_outputs, 1.0, False)
     rows = held_back(problem.strata, seed)
     return used if given and not len(rows) else used[rows]
@@ -72,8 +72,8 @@ def warn_of_data(task: Task, features: Floats, labels: Array) -> None:
     sample = features[rows[:: max(1, len(rows) // _ROWS)]].astype(np.float64)
     if len(sample) > 1 and np.mean((sample - sample.mean(0)) ** 2) <= _COLLAPSED * np.mean(sample**2):
         warn(
-            "The features of all training samples are nearly the same, so no sample can be told from "
-            "another. Check that the model is trained and that its inputs are prepared as in training.",
+            "The features of all training samples are nearly the same, so samples cannot be "
+            "distinguished. Check that the model is trained and that its inputs are prepared as in training.",
             DataWarning,
         )
 

@@ -1,4 +1,4 @@
-"""A training set that changes: samples that are added, left out or labelled anew, and what is known of it."""
+"""A training set that changes: samples that are added, left out or relabelled, and what is known of it."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ class Trainer:
         return self.train(inputs, torch.from_numpy(samples.labels), seed).model
 
     def whole(self, model: nn.Module) -> nn.Module | None:
-        """Give the model from what a user sees, images or tokens, to logits; None where there is no such."""
+        """Return the model from what a user sees, images or tokens, to logits, or None."""
         if self.encoder is None:
             return model
         return TextClassifier(self.encoder.backbone, model) if isinstance(model, LastBlock) else None
