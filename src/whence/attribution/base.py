@@ -14,7 +14,7 @@ from torch import Tensor
 
 from whence.attribution.fitted import Fitted, Tests
 from whence.attribution.fitting import read_training, record
-from whence.attribution.parameters import check_fields, parameter
+from whence.attribution.parameters import changed_params, check_fields, parameter, read_params, write_params
 from whence.core import contents, store
 from whence.core.checks import check_choice, check_count, check_flag, check_path
 from whence.core.contents import Layout
@@ -453,13 +453,7 @@ class Attributor(ABC):
         >>> whence.Ensemble(whence.DualDA(C=0.1)).get_params()["members__C"]
         0.1
         """
-        values = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-        nested = {name: value for name, value in values.items() if hasattr(value, "get_params")}
-        if deep:
-            for name, inner in nested.items():
-                if not isinstance(inner, type):
-                    values |= {f"{name}__{key}": value for key, value in inner.get_params().items()}
-        return values
+        return read_params(self, deep)
 
     def set_params(self, **parameters: Any) -> Self:
         """Set hyper-parameters by name, of a method in them as ``name__own``; the next ``fit`` uses them.
@@ -470,23 +464,12 @@ class Attributor(ABC):
         >>> whence.DualDA().set_params(C=0.1).C
         0.1
         """
-        known = self.get_params()
-        for name in parameters:
-            if name not in known:
-                raise InvalidInputError(
-                    f"A parameter of {type(self).__name__} must be one of {', '.join(known)}. Got {name!r}."
-                )
-        for name, value in parameters.items():
-            outer, inside, key = name.partition("__")
-            if inside:
-                getattr(self, outer).set_params(**{key: value})
-            else:
-                setattr(self, name, value)
+        write_params(self, parameters)
         return self
 
     def __repr__(self) -> str:
         """Return the parameters that are not the defaults and, once it is fitted, what the fit found."""
-        own = line(type(self).__name__, self._changed_parameters())
+        own = line(type(self).__name__, changed_params(self))
         if "fitted_" not in self.__dict__:
             return own
         facts = self._facts(self.fitted_)
@@ -495,7 +478,7 @@ class Attributor(ABC):
     def _repr_html_(self) -> str:
         if "fitted_" not in self.__dict__:
             return table(f"{type(self).__name__}, not fitted", self.get_params(deep=False))
-        facts = {**self._facts(self.fitted_), "parameters": self._changed_parameters()}
+        facts = {**self._facts(self.fitted_), "parameters": changed_params(self)}
         return table(type(self).__name__, facts)
 
     def __getattr__(self, name: str) -> Any:
@@ -542,17 +525,8 @@ class Attributor(ABC):
         """The device that was asked for, None where there is no such parameter."""
         return self.__dict__.get("device")
 
-    def _changed_parameters(self) -> dict[str, Any]:
-        """Return the hyper-parameters that differ from their defaults."""
-        defaults = {name: each.default for name, each in inspect.signature(type(self)).parameters.items()}
-        return {name: v for name, v in self.get_params(False).items() if not _same(v, defaults[name])}
-
 
 _HOOKS = {"learn", "score_tests", "score_self", "restored", "packed"}
-
-
-def _same(value: Any, default: Any) -> bool:
-    return value is default or (type(value) is type(default) and bool(value == default))
 
 
 def _is_method(thing: Any) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from functools import partial
 from typing import Any, Literal, get_args
 
 from whence.core.checks import check_choice, check_seed
+from whence.errors import InvalidInputError
 
 Params = Literal["last", "all"]
 """Which parameters gradients are taken of: those of the last layer, or all trainable ones."""
@@ -39,3 +41,41 @@ def check_fields(method: Any) -> None:
             value = getattr(method, hyper.name)
             if value is not None or not rule["or_none"]:
                 setattr(method, hyper.name, rule["check"](hyper.name, value))
+
+
+def read_params(method: Any, deep: bool) -> dict[str, Any]:
+    """Return the hyper-parameters of a method by name, with ``deep`` also those of a method in them."""
+    values = {name: getattr(method, name) for name in inspect.signature(type(method)).parameters}
+    nested = {name: value for name, value in values.items() if hasattr(value, "get_params")}
+    if deep:
+        for name, inner in nested.items():
+            if not isinstance(inner, type):
+                values |= {f"{name}__{key}": value for key, value in inner.get_params().items()}
+    return values
+
+
+def write_params(method: Any, parameters: Mapping[str, Any]) -> None:
+    """Set hyper-parameters of a method by name, or raise for a name that it does not have."""
+    known = read_params(method, deep=True)
+    for name in parameters:
+        if name not in known:
+            raise InvalidInputError(
+                f"A parameter of {type(method).__name__} must be one of {', '.join(known)}. Got {name!r}."
+            )
+    for name, value in parameters.items():
+        outer, inside, key = name.partition("__")
+        if inside:
+            getattr(method, outer).set_params(**{key: value})
+        else:
+            setattr(method, name, value)
+
+
+def changed_params(method: Any) -> dict[str, Any]:
+    """Return the hyper-parameters of a method that differ from their defaults."""
+    defaults = {name: rule.default for name, rule in inspect.signature(type(method)).parameters.items()}
+    values = read_params(method, deep=False)
+    return {name: value for name, value in values.items() if not _same(value, defaults[name])}
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and bool(value == default))

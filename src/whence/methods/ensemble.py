@@ -13,7 +13,7 @@ from whence.attribution.base import METHODS, Attributor, Capabilities, register
 from whence.attribution.fitted import Fitted, Tests
 from whence.core import contents, store
 from whence.core.checks import shown
-from whence.errors import InvalidInputError
+from whence.errors import InvalidInputError, UnsupportedError
 from whence.features.training import Training
 from whence.gradients.checkpoints import Checkpoints, read_checkpoints
 from whence.model.modules import check_model
@@ -123,7 +123,7 @@ class Ensemble(Attributor):
 
     def learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         """Raise: every member has a fit of its own."""
-        raise NotImplementedError
+        raise UnsupportedError("The members of an Ensemble learn, each by a fit of its own. Use fit.")
 
     def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
         """Compute the mean of the members' scores, (B, M)."""
