@@ -490,11 +490,11 @@ class Attributor(ABC):
                     return getattr(record, name[:-1])
             if name[:-1] in fitted.arrays:
                 return fitted.arrays[name[:-1]]
-        others = [METHODS.get(key) for key in METHODS.names()]
-        having = [other.__name__ for other in others if not name.startswith("_") and hasattr(other, name)]
-        raise AttributeError(
-            f"{type(self).__name__} has no {name!r}.{f' {having[0]} has it.' if having else ''}"
-        )
+        message = f"{type(self).__name__} has no {name!r}."
+        if not name.startswith("_"):
+            having = [method.__name__ for method in METHODS if hasattr(method, name)]
+            message += f" {having[0]} has it." if having else ""
+        raise AttributeError(message)
 
     def __dir__(self) -> list[str]:
         """List what users call, without the hooks for those who write a method."""

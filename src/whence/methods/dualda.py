@@ -260,7 +260,7 @@ class DualDA(Attributor):
         return self
 
     def stability(self, features: Any = None, *, halves: int = 20) -> Stability:
-        """Solve the surrogate on random halves of the training set, to tell how stable a top k is.
+        """Solve the surrogate on random halves of the training set, to measure how stable a top k is.
 
         The training set is divided in two ``halves`` times, and the surrogate solved with the same C on
         either half, so that every sample is in as many of them. Of each of the k strongest samples
