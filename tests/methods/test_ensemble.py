@@ -50,6 +50,22 @@ def test_scores_are_the_mean_of_standardised_scores() -> None:
     assert ensemble.fit_seconds_ > 0
 
 
+def test_every_model_runs_once_per_test() -> None:
+    models, x, y, tests = problem(2)
+    rows: list[tuple[int, int]] = []
+    for m, model in enumerate(models):
+        model.register_forward_pre_hook(lambda _, inputs, m=m: rows.append((m, len(inputs[0]))))
+    ensemble = Ensemble(whence.DualDA(C=0.1, show_progress=False)).fit(models, (x, y))
+    rows.clear()
+    ensemble.top_k(tests[:1])
+    assert rows == [(0, 1), (1, 1)]
+    rows.clear()
+    why = ensemble.explain(tests[:1], k=2)[0]
+    n = len(why.pairs)
+    assert n > 1
+    assert sorted(rows) == [(0, 1), (0, n), (1, 1), (1, n)]  # the test, and its training samples in a batch
+
+
 def test_one_member_keeps_signs_and_order() -> None:
     """Even where all scores are positive, which subtracting the mean would undo."""
     models, x, y, tests = problem(1)
