@@ -20,6 +20,7 @@ from benchmarks import (
     layers,
     memory,
     methods,
+    novelty,
     outliers,
     peers,
     solver,
@@ -47,6 +48,7 @@ PARTS = (
     "effects",
     "kills",
     "outliers",
+    "novelty",
     "cluster",
 )
 ALONE = ("peers", "language")  # parts that run only where they are asked for
@@ -70,7 +72,7 @@ parser.add_argument(
 parser.add_argument("--shape", action="append", choices=list(solver.SHAPES), help="only these of its rows")
 parser.add_argument("--cell", action="append", type=int, help="only these cells of classes, by their number")
 parser.add_argument("--seconds", type=float, default=600.0, help="for one cell of classes")
-parser.add_argument("--again", action="store_true", help="measure whence's cells of that table anew")
+parser.add_argument("--again", action="store_true", help="measure whence's cells of that table again")
 parser.add_argument(
     "--growth",
     type=Path,
@@ -125,6 +127,8 @@ if "kills" in chosen:
     kills.run()
 if "outliers" in chosen:
     outliers.run(options.data)
+if "novelty" in chosen:
+    novelty.run(options.data)
 if "cluster" in chosen:
     cluster.run(options.data, options.cache)
 if "peers" in chosen:

@@ -59,7 +59,7 @@ class Run:
     ----------
     precision : average precision, one per row
     drawn : the same of drawn samples, (``DRAWS``,) per row
-    fitted : the part of wrong labels that the network gives itself
+    fitted : the share of wrong labels that the network predicts
     """
 
     precision: dict[str, float]
@@ -98,7 +98,7 @@ def cleanlab(case: Planted, stem: str, cache: Path) -> dict[str, np.ndarray]:
 
 
 class Layered(Evidence):
-    """What surrogates of every layer say, as for an explainer with ``layers="all"``."""
+    """Scores of surrogates of every layer, as for an explainer with ``layers="all"``."""
 
     def __init__(self, explainer: DualDA, features: np.ndarray, before: list[np.ndarray]) -> None:
         super().__init__(explainer, features)
@@ -129,7 +129,7 @@ def ours(case: Planted, before: list[np.ndarray]) -> dict[str, np.ndarray]:
             features=FeatureBank.of(X, y, head=(case.weight, case.bias))
         )
         headless = DualDA(show_progress=False, C=explainer.C_).fit(features=FeatureBank.of(X, y))
-    # What wrong_labels does, but for holding out anew for each ranking.
+    # As wrong_labels, but held-out surrogates are shared by the rankings.
     evidence = Evidence(explainer, X)
     found = {f"whence {name}": ranking(evidence)[0] for name, ranking in RANKINGS.items()}
     return {

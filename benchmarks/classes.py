@@ -1,10 +1,10 @@
 """Many classes: time and memory of solutions whose scores would not fit, from maps of features.
 
 One thread. Memory is the peak of what the process holds for itself while it solves, without pages of the map.
-W is counted apart: K × (d + 1) in float64 and, for a while, in float32 beside it; where classes lack samples,
+W is counted separately: K × (d + 1) in float64 and, for a while, also in float32; where classes lack samples,
 that of the others, and all of it in float64 as it is returned. So is λ, 12 bytes an entry.
 
-Beside it: how the time of a pass over all samples grows with K, and LinearSVC at an equal gap.
+Also: how the time of a pass over all samples grows with K, and LinearSVC at an equal gap.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ray on this machine: two workers beside one, rounds and bytes of a solution over shards, what is lost."""
+"""Ray on this machine: two workers compared with one, rounds and bytes of a sharded solution, faults."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def _rounds_to(X: np.ndarray, y: np.ndarray, n: int, C: float) -> list[str]:
 
 
 def _same(data: Path, cache: Path) -> None:
-    """The explainer of two shards on Ray beside that of one process."""
+    """Compare the explainer of two shards on Ray with that of one process."""
     X, y = fashion_features(data, cache)
     bank, tests = FeatureBank.of(X, y), X[:: len(X) // 1000]
     for C, tol in product((1e-3, 1e-1, 1e-5), (1e-5, 1e-6, 1e-7, 1e-8)):

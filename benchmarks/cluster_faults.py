@@ -105,7 +105,7 @@ def _lose(cluster: Any, node: Any, seconds: float) -> threading.Thread:
     return thread
 
 
-def _tell(what: str, how: str) -> None:
+def _report(what: str, how: str) -> None:
     print(f"| {what} | {how} |", flush=True)
 
 
@@ -133,7 +133,7 @@ class Stopping:
 
 @dataclass(frozen=True)
 class Fatal(CrammerSinger):
-    """A problem in which a worker dies at a call of a method, both told by the environment."""
+    """A problem in which a worker dies at a call of a method; the environment names both."""
 
     def descend(self, *arguments: Any) -> Any:
         """Move samples."""
@@ -164,9 +164,9 @@ def _perhaps_die(method: str) -> None:
 def _workers(folder: Path, expected: np.ndarray) -> None:
     with engine.using(engine.Ray()):
         found = engine.results(partial(square, str(folder / "piece")), range(6), threads=1)
-        _tell("a worker killed in a task", "same" if found == [i**2 for i in range(6)] else "OTHER RESULT")
+        _report("a worker killed in a task", "same" if found == [i**2 for i in range(6)] else "OTHER RESULT")
         same = np.array_equal(_features(str(folder / "sample")), expected)
-        _tell("a worker killed in extraction", "same bits" if same else "OTHER BITS")
+        _report("a worker killed in extraction", "same bits" if same else "OTHER BITS")
 
 
 def _node_in_extraction(expected: np.ndarray) -> None:
@@ -176,7 +176,7 @@ def _node_in_extraction(expected: np.ndarray) -> None:
         found = _features()
         lost.join()
     same = np.array_equal(found, expected)
-    _tell("one of three nodes lost in extraction", "same bits" if same else "OTHER BITS")
+    _report("one of three nodes lost in extraction", "same bits" if same else "OTHER BITS")
 
 
 def _in_solving(folder: Path, features: np.ndarray) -> None:
@@ -190,13 +190,13 @@ def _in_solving(folder: Path, features: np.ndarray) -> None:
             found = solve_shards(features, y, 2, engine.Ray().group, problem=Fatal, **asked)
         fell = "" if flag.exists() else " NOBODY DIED"
         how = f"gap {found.gap:.0e}, {_apart(found.weight, whole.weight)}{fell}"
-        _tell(f"a worker killed in solving, in call {at} of {method!r}", how)
+        _report(f"a worker killed in solving, in call {at} of {method!r}", how)
     for rounds in (2, 5):
         with nodes(3) as (cluster, others):
             stop = Stopping(rounds, partial(cluster.remove_node, others[0], allow_graceful=False))
             found = solve_shards(features, y, 3, engine.Ray().group, callback=stop, **asked)
         how = f"gap {found.gap:.0e}, {_apart(found.weight, whole.weight)}"
-        _tell(f"one of three nodes lost in solving, after round {rounds}", how)
+        _report(f"one of three nodes lost in solving, after round {rounds}", how)
 
 
 def _in_halves(features: np.ndarray) -> None:
@@ -210,7 +210,7 @@ def _in_halves(features: np.ndarray) -> None:
     same = torch.equal(found.proponents, expected.proponents) and torch.equal(
         found.opponents, expected.opponents
     )
-    _tell("one of three nodes lost in halves of the training set", "same" if same else "OTHER RESULT")
+    _report("one of three nodes lost in halves of the training set", "same" if same else "OTHER RESULT")
 
 
 DRIVER = """
@@ -231,7 +231,7 @@ def _driver(folder: Path, features: np.ndarray) -> None:
     from whence import load
 
     command = [sys.executable, "-c", DRIVER, str(folder / "cache"), str(folder / "x.whence")]
-    kills, told = 0, ""
+    kills, output = 0, ""
     for share in (
         0.3,
         0.6,
@@ -249,17 +249,19 @@ def _driver(folder: Path, features: np.ndarray) -> None:
                     driver.kill()
                     kills += 1
                     break
-            told = driver.stdout.read().strip() or told
+            output = driver.stdout.read().strip() or output
     found = load(folder / "x.whence")
     here = DualDA(C=1e-2, tol=1e-8, show_progress=False, n_threads=1).fit(
         features=FeatureBank.of(features, Samples().y)
     )
-    _tell(f"the program killed {kills} times and begun again", f"{told}; {_apart(found.coef_, here.coef_)}")
+    _report(
+        f"the program killed {kills} times and begun again", f"{output}; {_apart(found.coef_, here.coef_)}"
+    )
 
 
 def run() -> None:
     print(f"\nWhat is lost, and what comes out: {N:,} samples, {K} classes, tolerance 1e-8.\n")
-    print("| lost | beside the undisturbed result |\n|---|---|", flush=True)
+    print("| lost | compared with the undisturbed result |\n|---|---|", flush=True)
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
     )

@@ -10,7 +10,7 @@ The protocol was fixed before Fashion-MNIST and CIFAR-10 were run; variants were
 - Values: ``Effects(output="log_prob")`` on features of up to five layers of the network that
   was trained on all samples; mean effects for the true classes of the validation set (``audit.values``).
   *Once*: the most valuable, as many of every class. *In rounds*: a fifth of what is left goes, the least
-  valuable first, and the rest is valued anew, so that of samples that do the same work some stay; with and
+  valuable first, and the rest is valued again, so that of samples that do the same work some stay; with and
   without as many of every class. *Of pixels*: in rounds, on the pixels, which know nothing of the samples
   that are left out.
 - *Cover* and *values by cluster*, added after a look at MNIST alone and before Fashion-MNIST and CIFAR-10
@@ -182,8 +182,8 @@ def kept(given: Given, part: np.ndarray) -> dict[str, float]:
     Returns
     -------
     smallest, largest : numbers of samples of the rarest class and of the most frequent one
-    probability : that the network gives the label of a kept sample, the mean
-    other class : share of kept samples to which it gives another class than their label
+    probability : mean probability of the labels of kept samples
+    other class : share of kept samples whose predicted class differs from their label
     apart : mean distance of a kept sample to the nearest other one of its class
     reach : mean distance of a test to the nearest kept sample of its class
     rival nearer : share of tests that are nearer to a kept sample of another class

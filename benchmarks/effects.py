@@ -44,9 +44,9 @@ def costs(features: np.ndarray, labels: np.ndarray, order: np.ndarray, tests: to
         marks.append(time.process_time())
         effects.attribute(features=tests)
         marks.append(time.process_time())
-        fitting, first, told = np.diff(marks)
+        fitting, first, exact = np.diff(marks)
         megabytes = effects.cache_bytes_ / 1e6
-        print(f"| {len(rows):,} | {fitting:.1f} | {first:.2f} | {told:.1f} | {megabytes:.0f} |", flush=True)
+        print(f"| {len(rows):,} | {fitting:.1f} | {first:.2f} | {exact:.1f} | {megabytes:.0f} |", flush=True)
 
 
 def leaving_one_out(f: np.ndarray, y: np.ndarray, tests: torch.Tensor) -> None:

@@ -26,7 +26,7 @@ def _measure(pipe, stored_features: Path, y: np.ndarray, C: float) -> None:
     X = np.load(stored_features)  # and not made here: what making them frees would hide what solving takes
     for warm in (1e-3, 10.0):
         solve(X[:500], y[:500], C=warm, n_classes=int(y.max()) + 1, tol=1e-7)
-    Path("/proc/self/clear_refs").write_text("5")  # start the peak anew
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     before = status("VmRSS")
     solve(X, y, C=C, tol=1e-3)
     peak = status("VmHWM") - before

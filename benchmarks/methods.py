@@ -99,7 +99,7 @@ def _measure(pipe: Any, row: Row, folder: Path, cache: Path, scores: Path) -> No
     method = methods.get(row.name)
     explainer = method(**row.options, show_progress=False)
     extra = {"checkpoints": points} if method.capabilities.needs_checkpoints else {}
-    Path("/proc/self/clear_refs").write_text("5")  # start the peak anew
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     before = status("VmRSS")
     start = time.process_time()
     explainer.fit(model, (x, y), **extra)

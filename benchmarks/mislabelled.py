@@ -22,7 +22,7 @@ from whence.sample.dataset import parse_idx
 
 NOISES = ("symmetric", "pairs")
 LENGTH = 64  # tokens of an article that are read
-FITTED = 0.9  # part of the wrong labels that a network has learnt by heart before it stops
+FITTED = 0.9  # share of the wrong labels that a network has memorised when training stops
 PATIENCE = 80  # further epochs after which it stops in any case
 
 
@@ -51,7 +51,7 @@ class Planted:
 
     @property
     def fitted(self) -> float:
-        """The part of the wrong labels that the network gives itself."""
+        """The share of the wrong labels that the network predicts."""
         return float((self.probabilities.argmax(1) == self.labels)[self.wrong].mean())
 
     @property
@@ -63,7 +63,7 @@ class Planted:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which data, and what was done to them.
+    """A data set and its perturbation.
 
     Attributes
     ----------

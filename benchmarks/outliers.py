@@ -1,8 +1,8 @@
-"""Foreign samples among tests: which score of the features tells them, by the area under the curve (AUC).
+"""Foreign samples among tests: which score of the features detects them, by the area under the curve (AUC).
 
 Protocol: a small network is trained on the first 5,000 images of one set (one seed, two epochs); its 128
 penultimate features of these are the training set. Tests are the first 500 test images of the same set and
-500 of the other one, scaled alike. Scores are of the features as they are, of unit length, and centred on the
+500 of the other one, scaled alike. Scores are of raw features, of unit length, and centred on the
 training mean; the linear one-class machine also by the class that the model predicts. ν = 0.1 for all
 machines, k = 5 for neighbours, scikit-learn's defaults for the rest. No parameter is chosen by the result.
 
@@ -112,7 +112,7 @@ def compared(X: Rows, y: Rows, T: Rows, logits: torch.Tensor, usual: Rows) -> di
     }
 
 
-def tell(title: str, found: dict[str, list[float]]) -> None:
+def report(title: str, found: dict[str, list[float]]) -> None:
     for name, each in found.items():
         cells = [f"{value:.3f}" for value in each] + [""] * (3 - len(each))
         print(f"| {title} | {name} | {' | '.join(cells)} |", flush=True)
@@ -129,10 +129,10 @@ def foreign_topics() -> None:
         y = (labels - (labels > topic).long())[train]  # 0 … 3; the head's fifth output is not looked at
         X, T, logits = _features(*fit(states[train], y, 0), states, train, tests)
         found = compared(X, y.numpy(), T, logits[:, :4], own[tests].long().numpy())
-        tell(f"bbc-news, {name} ({int(train.sum())}; {int(own[tests].sum())}, {int((~own).sum())})", found)
+        report(f"bbc-news, {name} ({int(train.sum())}; {int(own[tests].sum())}, {int((~own).sum())})", found)
         everything.append(found)
     mean = {name: np.mean([each[name] for each in everything], axis=0).tolist() for name in everything[0]}
-    tell("bbc-news, mean of five", mean)
+    report("bbc-news, mean of five", mean)
 
 
 def _features(
@@ -155,5 +155,5 @@ def run(data: Path) -> None:
         with torch.inference_mode():
             X, T = (body(part).numpy().astype(np.float64) for part in (x, tests))
             logits = head(torch.from_numpy(T.astype(np.float32))).double()
-        tell(f"{own}, {foreign}", compared(X, y, T, logits, np.repeat([1, 0], TESTS)))
+        report(f"{own}, {foreign}", compared(X, y, T, logits, np.repeat([1, 0], TESTS)))
     foreign_topics()

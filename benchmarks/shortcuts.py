@@ -1,94 +1,99 @@
-"""Finding a planted shortcut: training images that carry a mark, from test images that the mark fools."""
+"""Finding planted marks: training samples that carry a mark, from tests that the mark fools."""
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from examples import mnist_cnn
+from scipy.special import softmax
 from sklearn.metrics import average_precision_score
+from sklearn.preprocessing import normalize
 
-from benchmarks.mislabelled import features_and_head
-from whence import DualDA
-from whence.audit import group_attribution, shared_evidence
+from benchmarks.planted import PLANS, Planted, planted
+from whence import DualDA, audit
+from whence.audit.heldout import total_norm
 from whence.features import FeatureBank
+from whence.features.metric import METRICS
 
-N, TESTS, CLASS, SHARE = 6_000, 1_000, 8, 0.3
-KAPPAS = (1.0, 10.0, 100.0, 1e3, 1e4)
+SEEDS = (1, 2)  # the audit was chosen on draw 0
+N, N_TEXTS = 8_000, 800
+EACH = 100  # fooled tests that are scored one by one
+KAPPA = 5.0
+KEYS = ("raw", "unit", "whitened")
 
-
-def marked(images: torch.Tensor) -> torch.Tensor:
-    """Put a white square of 3×3 pixels into the corner of images."""
-    images = images.clone()
-    images[..., 1:4, 1:4] = 1.0
-    return images
-
-
-def case(seed: int, cache: Path) -> dict[str, np.ndarray]:
-    """Train on images of which some eights are marked; features, labels, marks, and tests that are fooled."""
-    stored = cache / "mislabelled" / f"shortcut-{seed}.npz"
-    if not stored.exists():
-        torch.set_num_threads(1)
-        x, y = (part[seed * N : (seed + 1) * N] for part in mnist_cnn.read("train", (seed + 1) * N).tensors)
-        eights = torch.nonzero(y == CLASS)[:, 0]
-        rows = eights[torch.randperm(len(eights), generator=torch.Generator().manual_seed(seed))]
-        rows = rows[: round(SHARE * len(eights))]
-        x = x.clone()
-        x[rows] = marked(x[rows])
-        with open("/dev/null", "w") as nowhere, contextlib.redirect_stderr(nowhere):
-            model = mnist_cnn.fit(x, y, epochs=6, seed=seed)
-        features, head = features_and_head(model, "head", x)
-        clean, truth = mnist_cnn.read("t10k", TESTS).tensors
-        others = clean[truth != CLASS]
-        tests, _ = features_and_head(model, "head", marked(others))
-        with torch.inference_mode():
-            fooled = (head(tests).argmax(1) == CLASS) & (model(others).argmax(1) != CLASS)
-        stored.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(
-            stored,
-            features=features.numpy(),
-            labels=y.numpy(),
-            marks=np.isin(np.arange(N), rows.numpy()),
-            tests=tests[fooled].numpy(),
-            share=fooled.float().mean().numpy(),
-            weight=head.weight.detach().numpy(),
-            bias=head.bias.detach().numpy(),
-        )
-    with np.load(stored) as arrays:
-        return dict(arrays)
+Scores = np.ndarray
 
 
-def precision(seed: int, cache: Path) -> dict[str, float]:
-    """Average precision of finding the marked images, by C; and the C that was chosen."""
-    arrays = case(seed, cache)
-    X, y, tests = arrays["features"], arrays["labels"], arrays["tests"]
-    scale = float((X.astype(np.float64) ** 2).sum()) + len(X)
-    explainer = DualDA(show_progress=False).fit(
-        features=FeatureBank.of(X, y, head=(arrays["weight"], arrays["bias"]))
-    )
-    found = shared_evidence(explainer, test_features=tests, target=CLASS, features=X)
-    values = {
-        "tests fooled": float(arrays["share"]),
-        "chosen κ": found.C * scale,
-        "AP at the chosen κ": average_precision_score(arrays["marks"], found.mean),
-        "κ of the explainer": explainer.C_ * scale,
+def measured(scene: Planted) -> dict[str, float]:
+    """Average precision of finding the marks: the mean over tests, and that of the mean over all tests."""
+    X, y, marks = scene.features, scene.labels, scene.marks
+    target = int(y[marks][0])
+    bank = FeatureBank.of(X, y, head=(scene.weight, scene.bias))
+    ruled = DualDA(metric="raw", show_progress=False).fit(features=bank)
+    found = audit.shortcuts(ruled, test_features=scene.tests, target=target, features=X)
+    methods: dict[str, Callable[[Any], Scores]] = {
+        "audit.shortcuts": _by(found.explainer, target),
+        "DualDA, C by rule": _by(ruled, target),
+        **{
+            f"DualDA, κ = {KAPPA:g}, {metric}": _by(
+                DualDA(
+                    metric=metric,
+                    C=KAPPA / total_norm(METRICS[metric].fit(X).rows(X)),
+                    show_progress=False,
+                ).fit(features=bank),
+                target,
+            )
+            for metric in KEYS
+        },
+        "GradCos, last layer": lambda tests: _grad_cos(scene, tests, target),
+        "cosine similarity": lambda tests: normalize(tests) @ normalize(X).T,
     }
-    group = group_attribution(explainer, features=tests, target=CLASS).mean
-    values["AP at the explainer's κ"] = average_precision_score(arrays["marks"], group)
-    for kappa in KAPPAS:
-        given = shared_evidence(
-            explainer, test_features=tests, target=CLASS, features=X, C=kappa / scale, n_directions=1
-        )
-        values[f"AP at κ = {kappa:g}"] = average_precision_score(arrays["marks"], given.mean)
+    tests = scene.tests[np.random.default_rng(0).permutation(len(scene.tests))[:EACH]]
+    values = {"marked tests that are fooled": float(scene.share), "accuracy without": float(scene.accuracy)}
+    for name, scores in methods.items():
+        each = scores(tests)
+        values[f"{name}, each test"] = float(np.mean([average_precision_score(marks, row) for row in each]))
+        values[f"{name}, mean"] = float(average_precision_score(marks, each.mean(axis=0)))
+    n = min(len(scene.honest), len(tests))
+    mixed = found.explainer.attribute(features=np.vstack([tests[:n], scene.honest[:n]]), target=target)
+    values["half of the set without the mark"] = _of_mean(mixed, marks)
+    alone = audit.shortcuts(ruled, target=target, features=X, n_directions=1)
+    values["no tests: the class alone"] = float(average_precision_score(marks, alone.mean))
+    values["chance"] = float(marks.mean())
     return values
 
 
+def _by(explainer: DualDA, target: int) -> Callable[[Any], Scores]:
+    return lambda tests: explainer.attribute(features=tests, target=target).numpy()
+
+
+def _of_mean(scores: torch.Tensor, marks: np.ndarray) -> float:
+    return float(average_precision_score(marks, scores.mean(0).numpy()))
+
+
+def _grad_cos(scene: Planted, tests: np.ndarray, target: int) -> Scores:
+    """Cosines of the gradients (p − e_y)fᵀ of the last layer."""
+
+    def pulls(features: np.ndarray, labels: Any) -> np.ndarray:
+        p = softmax(features @ scene.weight.T + scene.bias, axis=1)
+        p[np.arange(len(p)), labels] -= 1
+        return normalize(p)
+
+    train, asked = pulls(scene.features, scene.labels), pulls(tests, target)
+    return np.asarray((asked @ train.T) * (normalize(tests) @ normalize(scene.features).T))
+
+
 def run(cache: Path) -> None:
-    """Print one column per seed."""
-    columns = [precision(seed, cache) for seed in range(3)]
-    print(f"\nMNIST, {N:,} images, {SHARE:.0%} of the eights marked; marked others taken for eights.\n")
-    print("| | " + " | ".join(f"seed {seed}" for seed in range(3)) + " |\n|---|---|---|---|")
-    for key in columns[0]:
-        print(f"| {key} | " + " | ".join(f"{values[key]:.3g}" for values in columns) + " |")
+    """Print a column per scene, the mean over draws."""
+    columns = {}
+    for name in PLANS:
+        n = N_TEXTS if PLANS[name].data == "bbc-news" else N
+        runs = [measured(planted(name, seed, n, cache)) for seed in SEEDS]
+        columns[name] = {key: float(np.mean([run[key] for run in runs])) for key in runs[0]}
+    print("\nAverage precision of finding marked training samples.\n")
+    print("| | " + " | ".join(columns) + " |\n|---|" + "---|" * len(columns))
+    for key in next(iter(columns.values())):
+        print(f"| {key} | " + " | ".join(f"{values[key]:.3f}" for values in columns.values()) + " |")

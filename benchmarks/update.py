@@ -63,23 +63,23 @@ def run(data: Path) -> None:
     assert isinstance(added, FeatureBank)
     print(f"Forward pass: {whole:.1f} s for {N:,} samples, {few:.2f} s for {len(x) - N}.\n")
     gone = rng.choice(N, CHANGED // 3, replace=False)
-    mended = np.setdiff1d(wrong, gone)[: CHANGED // 3]
+    corrected = np.setdiff1d(wrong, gone)[: CHANGED // 3]
     labels = y.copy()
-    labels[mended] = truth[mended]
+    labels[corrected] = truth[corrected]
     labels[gone] = -1
     features = np.concatenate([bank.features, added.features])
     left = labels >= 0
-    relabel = {int(i): int(truth[i]) for i in mended}
+    relabel = {int(i): int(truth[i]) for i in corrected}
     changed = FeatureBank.of(features[left], labels[left], head=bank.head)
     print(
-        "| C | support | W moved | solved anew | from the old solution | ratio | whole fit | update | ratio |"
+        "| C | support | W moved | re-solved | from the old solution | ratio | whole fit | update | ratio |"
     )
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
     for C in CS:
         options = {"C": C, "n_threads": 1, "show_progress": False}
         explainer = DualDA(**options).fit(features=FeatureBank.of(bank.features, y[:N], head=bank.head))
         before = explainer.coef_
-        anew, fresh = clocked(lambda o=options: DualDA(**o).fit(features=changed))
+        resolved, fresh = clocked(lambda o=options: DualDA(**o).fit(features=changed))
         more = FeatureBank.of(added.features, y[N:])
         again, _ = clocked(
             lambda e=explainer, m=more: e.update(
@@ -90,8 +90,8 @@ def run(data: Path) -> None:
         assert max(fresh.gap_, explainer.gap_) <= 1e-6
         moved = np.linalg.norm(explainer.coef_ - before) / np.linalg.norm(before)
         print(
-            f"| {C:g} | {len(explainer.support_) / N:.1%} | {moved:.1%} | {anew:.2f} s | {again:.2f} s "
-            f"| {anew / again:.1f}× | {whole + anew:.1f} s | {few + again:.1f} s "
-            f"| {(whole + anew) / (few + again):.1f}× |",
+            f"| {C:g} | {len(explainer.support_) / N:.1%} | {moved:.1%} | {resolved:.2f} s | {again:.2f} s "
+            f"| {resolved / again:.1f}× | {whole + resolved:.1f} s | {few + again:.1f} s "
+            f"| {(whole + resolved) / (few + again):.1f}× |",
             flush=True,
         )

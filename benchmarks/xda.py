@@ -70,7 +70,7 @@ def plain(model: nn.Module, batch: Any, parameters: bool) -> Callable[[], object
 
 
 def ratios(calls: list[Callable[[], object]], rounds: int = 15) -> list[float]:
-    """Time the calls in turns; give the ratio of each one's fastest round to the first one's."""
+    """Time the calls in turns; return the ratio of each one's fastest round to the first one's."""
     seconds: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):
         for place, call in enumerate(calls):

@@ -119,6 +119,12 @@ def readable(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines:
             lines[place] = f"* ``{fields}``: {said}"
 
 
+def skipped(app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out what is documented elsewhere: methods of scikit-learn, and ``whence.model.Pass``."""
+    again = name == "Pass" and app.env.docname != "api/model"
+    return True if again or re.fullmatch(r"set_\w+_request", name) else None
+
+
 def _escaped(found: re.Match[str]) -> str:
     return found[1] or "\\|"
 
@@ -126,6 +132,7 @@ def _escaped(found: re.Match[str]) -> str:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Draw formulas by MathML, list messages, and read docstrings before napoleon does."""
     app.connect("autodoc-process-docstring", readable, priority=400)
+    app.connect("autodoc-skip-member", skipped)
     app.add_directive("messages", Messages)
     app.add_html_math_renderer("mathml", (visit_inline, None), (visit_block, None))
     return {"parallel_read_safe": False}

@@ -1,1 +1,1 @@
-"""Three classifiers to try ``whence fit`` on; ``docs/examples.md`` shows how."""
+"""Three classifiers to try ``whence fit`` on; ``docs/research/examples.md`` shows how."""

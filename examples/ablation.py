@@ -1,7 +1,7 @@
 """What becomes of a digit's scores and maps with the same five training samples when parts of it are erased.
 
 ``python -m examples.ablation`` needs the weights of ``examples.mnist_cnn``; it draws the figure of
-``docs/ablation.md`` and prints its tables.
+``docs/research/ablation.md`` and prints its tables.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def variants(image: Tensor) -> dict[str, Tensor]:
 
 def proponents(explainer: whence.DualDA, image: Tensor, k: int = K) -> list[int]:
     """Find the strongest proponents of the digit's class."""
-    indices: list[int] = explainer.top_k(image[None], k, DIGIT).proponents.indices[0].tolist()
+    indices: list[int] = explainer.top_k(image[None], k, DIGIT, relative=False).proponents.indices[0].tolist()
     return indices
 
 
@@ -152,7 +152,7 @@ def setting() -> tuple[whence.DualDA, nn.Module, Tensor, Tensor, Tensor]:
     """Return the fitted explainer, its model, the training images, and the test images with their labels."""
     training, test = mnist_cnn.train(), mnist_cnn.test()
     model = mnist_cnn.build()
-    explainer = whence.DualDA(show_progress=False).fit(model, training)
+    explainer = whence.DualDA(metric="raw", show_progress=False).fit(model, training)
     return explainer, model, training.tensors[0], *test.tensors
 
 

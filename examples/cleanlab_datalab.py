@@ -12,7 +12,7 @@ from examples.wrong_labels import case
 
 
 def main(n: int = 500) -> Any:
-    """Audit, print what each of the two flags, and give the Datalab."""
+    """Audit, print what each of the two flags, and return the Datalab."""
     from cleanlab import Datalab
 
     model, data, wrong = case(n)

@@ -1,4 +1,4 @@
-"""Figures of explanations with relevance maps: the images of docs/explanations.md.
+"""Figures of explanations with relevance maps: the images of docs/research/explanations.md.
 
 ``python -m examples.explanations`` makes all of them, ``python -m examples.explanations fashion mnist`` some.
 The networks for CIFAR-10 and BBC News are those of the other examples, which train them.
@@ -48,19 +48,19 @@ def mnist() -> Explanation:
 
 
 def cifar10() -> Explanation:
-    """Explain a cat, with the ResNet of ``examples.cifar10_resnet``."""
+    """Explain a dog, with the ResNet of ``examples.cifar10_resnet``."""
     from examples import cifar10_resnet
 
     tests, truth = cifar10_resnet.test().tensors
     explainer = whence.DualDA().fit(cifar10_resnet.build(), cifar10_resnet.train(), cache_dir=CACHE)
-    return explainer.explain(tests[:1], truth=truth[:1])[0]
+    return explainer.explain(tests[16:17], truth=truth[16:17])[0]
 
 
 def bbc_minilm() -> Explanation:
-    """Explain an article of business, with the MiniLM of ``examples.bbc_minilm``."""
+    """Explain an article on the business of a football club, with the MiniLM of ``examples.bbc_minilm``."""
     from examples import bbc_minilm
 
-    return of_text(bbc_minilm, 8, batch_size=256)
+    return of_text(bbc_minilm, 26, batch_size=256)
 
 
 def bbc_smollm2() -> Explanation:
@@ -76,7 +76,7 @@ def of_text(example: Any, number: int, batch_size: int) -> Explanation:
     tokeniser.model_max_length = example.LENGTH
     texts, topics = example.test()
     explainer = whence.DualDA(batch_size=batch_size).fit(
-        example.build(), example.train(), preprocess=tokeniser, cache_dir=CACHE
+        example.build(), example.train(), tokenizer=tokeniser, cache_dir=CACHE
     )
     truth = [example.TOPICS.index(topics[number])]
     return explainer.explain([texts[number]], k=3, truth=truth)[0]

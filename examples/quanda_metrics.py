@@ -12,7 +12,7 @@ METHODS = ("dualda", "representer", "graddot")
 
 
 def main(n: int = 500) -> dict[str, float]:
-    """Measure, print, and give the scores by method."""
+    """Measure, print, and return the scores by method."""
     from quanda.metrics.downstream_eval import MislabelingDetectionMetric
 
     model, data, wrong = case(n)

@@ -95,7 +95,7 @@ def test_the_diabetes_network_begins_at_the_mean_and_gives_a_number_per_patient(
     whole = torch.cat([x, diabetes.test().tensors[0]])
     torch.testing.assert_close(whole.std(0, correction=0), torch.ones(10), atol=1e-4, rtol=0)
     model = diabetes.fit(x, y, epochs=1)
-    explainer = DualDA(C=0.1, show_progress=False).fit(model, (x, y))
+    explainer = DualDA(metric="raw", C=0.1, show_progress=False).fit(model, (x, y))
     assert isinstance(explainer.task_, Regression)
     assert model(x).shape == (350,)
     assert explainer.task_.base[0] == pytest.approx(float(y.mean()), rel=1e-5)
@@ -111,7 +111,7 @@ def test_questions_about_digits_have_their_task(question: str, task: type, label
     asked = mnist_tasks.asked(question, digits)
     assert asked.tensors[1][7].tolist() == label
     model = mnist_tasks.fit(question, asked, epochs=1)
-    explainer = DualDA(C=1e-3, show_progress=False).fit(model, asked)
+    explainer = DualDA(metric="raw", C=1e-3, show_progress=False).fit(model, asked)
     assert type(explainer.task_) is task
     assert explainer.class_names_ == (mnist_tasks.QUESTIONS[question].names or None)
     assert mnist_tasks.measured(question, model, asked)
@@ -137,7 +137,7 @@ def test_the_ablation_keeps_its_training_samples_and_loses_what_was_erased(tmp_p
     model = mnist_cnn.SmallCNN().eval()
     images, labels = torch.rand(60, 1, 28, 28), torch.arange(60) % 10
     images[:, :, :4] = images[:, :, 24:] = 0
-    explainer = DualDA(C=0.1, show_progress=False).fit(model, (images, labels))
+    explainer = DualDA(metric="raw", C=0.1, show_progress=False).fit(model, (images, labels))
     variants = ablation.variants(images[0])
     whole, without_base, without_arc = variants.values()
     assert ablation.cut_row(images[0]) == 14  # in the middle of rows 4 … 23
@@ -150,7 +150,7 @@ def test_the_ablation_keeps_its_training_samples_and_loses_what_was_erased(tmp_p
         name: ablation.explain(explainer, extractor, image, images, indices)
         for name, image in variants.items()
     }
-    (why,) = explainer.explain(images[:1], target=ablation.DIGIT)
+    (why,) = explainer.explain(images[:1], target=ablation.DIGIT, relative=False)
     assert [pair.index for pair in why.proponents] == indices
     for name, image in variants.items():
         dots = model.features(image[None]) @ model.features(images[indices]).T + explainer.constant_**2

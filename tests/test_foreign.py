@@ -14,7 +14,7 @@ from torch.utils.data import TensorDataset
 
 import whence
 from tests.helpers.explored import NAMES, M, N, network, pictures
-from whence.audit import shared_evidence, wrong_labels
+from whence.audit import shortcuts, wrong_labels
 from whence.data import as_training_set
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, extract
@@ -23,13 +23,13 @@ from whence.surrogate.identity import check_sketch, make_sketch
 from whence.ui.changes import what_if
 from whence.ui.classes import classes
 from whence.ui.explorer import Explorer
-from whence.ui.requests import WhatIf
+from whence.ui.requests import WhatIfRequest
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
 
 def fit(data: Any = None) -> whence.DualDA:
-    explainer = whence.DualDA(C=0.05, tol=1e-9, batch_size=64, show_progress=False)
+    explainer = whence.DualDA(metric="raw", C=0.05, tol=1e-9, batch_size=64, show_progress=False)
     return explainer.fit(network(), pictures(N, 0) if data is None else data, class_names=NAMES)
 
 
@@ -57,31 +57,33 @@ OTHERS: dict[str, Callable[[], Pair]] = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_if_refuses_features_of_another_set(name: str) -> None:
     with pytest.raises(
-        InvalidInputError, match=r"'features' must be of the training set that was fitted.* such as sample"
+        InvalidInputError, match=r"_features' must be of the training set that was fitted.* such as sample"
     ):
-        fit().what_if(features(OTHERS[name]()).features, C=0.1)
+        fit().what_if(C=0.1, training_features=features(OTHERS[name]()).features)
 
 
 def test_what_if_sees_two_samples_that_changed_places_though_neither_supports() -> None:
     with pytest.raises(InvalidInputError, match=r"2 of 90 samples have other features"):
-        fit().what_if(features(swapped(*pictures(N, 0))).features, remove=[0])
+        fit().what_if(remove=[0], training_features=features(swapped(*pictures(N, 0))).features)
 
 
 @pytest.mark.parametrize("offset", [0.0, 100.0])
 def test_features_with_a_common_offset_are_told_apart(offset: float) -> None:
     rng = np.random.default_rng(0)
     X, y = (rng.normal(size=(200, 16)) + offset).astype(np.float32), np.arange(200) % 3
-    explainer = whence.DualDA(C=1e-3, tol=1e-3, show_progress=False).fit(features=FeatureBank.of(X, y))
-    explainer.what_if(X + np.float32(1e-4), C=2e-3)
+    explainer = whence.DualDA(metric="raw", C=1e-3, tol=1e-3, show_progress=False).fit(
+        features=FeatureBank.of(X, y)
+    )
+    explainer.what_if(C=2e-3, training_features=X + np.float32(1e-4))
     with pytest.raises(InvalidInputError, match="other features"):
-        explainer.what_if(rng.permutation(X), C=2e-3)
+        explainer.what_if(C=2e-3, training_features=rng.permutation(X))
 
 
 def test_rounding_and_mixed_precision_are_the_same_set() -> None:
     explainer = fit()
     for options in ({"batch_size": 7}, {"dtype": "float16"}, {"autocast": "bfloat16"}):
         bank = features(**options)
-        explainer.what_if(np.asarray(bank.features, np.float32), C=0.1)
+        explainer.what_if(C=0.1, training_features=np.asarray(bank.features, np.float32))
         wrong_labels(explainer, features=bank, n=3)
 
 
@@ -90,7 +92,7 @@ def test_audits_refuse_features_of_another_set(name: str) -> None:
     bank = features(OTHERS[name]())
     for audit in (
         lambda e: wrong_labels(e, features=bank),
-        lambda e: shared_evidence(e, target=1, features=bank),
+        lambda e: shortcuts(e, target=1, features=bank),
     ):
         with pytest.raises(InvalidInputError, match=r"'features' must be .*that was fitted"):
             audit(fit())
@@ -132,13 +134,13 @@ def test_load_refuses_other_labels_and_another_number(saved: Path) -> None:
 def test_a_question_that_was_saved_is_loaded_with_the_set_as_it_is(tmp_path: Path) -> None:
     explainer = fit()
     X = features().features
-    explainer.what_if(X, remove=[0], relabel={4: 2}).save(tmp_path / "x")
+    explainer.what_if(remove=[0], relabel={4: 2}, training_features=X).explainer.save(tmp_path / "x")
     back = whence.load(tmp_path / "x", network(), pictures(N, 0))
     assert isinstance(back, whence.DualDA)
     assert back.labels_[[0, 4]].tolist() == [-1, 2]
-    back.what_if(X, C=0.1)
+    back.what_if(C=0.1, training_features=X)
     with pytest.raises(InvalidInputError, match="other features"):
-        back.what_if(features(OTHERS["other samples"]()).features, C=0.1)
+        back.what_if(C=0.1, training_features=features(OTHERS["other samples"]()).features)
 
 
 def test_labels_that_a_set_only_claims_to_have_do_not_count(saved: Path) -> None:
@@ -152,11 +154,11 @@ def test_the_explorer_refuses_another_set() -> None:
     explainer = fit()
     tests = as_training_set(pictures(M, 1), 64, names=NAMES)
     data = as_training_set(OTHERS["inputs in another order"](), 64, names=NAMES)
-    explainer.fitted_ = dataclasses.replace(explainer.fitted_, data=data)
+    explainer.fitted_ = dataclasses.replace(explainer.fitted_, data=data, bank=None)  # as after load
     explorer = Explorer(Project(Path("x.whence"), Configuration(model="", data=""), explainer, tests))
     for ask in (
         lambda: explorer.solved.at(explorer.solved.Cs()[0]),
-        lambda: what_if(explorer, WhatIf(test=0, remove=[1])),
+        lambda: what_if(explorer, WhatIfRequest(test=0, remove=[1])),
         lambda: classes(explorer),
         lambda: explorer.training.suspects(0, 5),
     ):
@@ -180,7 +182,7 @@ def test_features_beyond_all_numbers_are_not_those_that_were_fitted(value: float
 
 
 def test_a_sketch_costs_five_numbers_a_sample() -> None:
-    explainer = whence.DualDA(C=1e-3, show_progress=False).fit(
+    explainer = whence.DualDA(metric="raw", C=1e-3, show_progress=False).fit(
         features=FeatureBank.of(np.eye(40), np.arange(40) % 2)
     )
     assert explainer.surrogate_.arrays()["sketch"].nbytes == 40 * 5 * 4
@@ -188,9 +190,9 @@ def test_a_sketch_costs_five_numbers_a_sample() -> None:
 
 def test_a_linear_model_of_one_class_of_features_is_known_again() -> None:
     X, y = np.ones((20, 3), np.float32), np.arange(20) % 2
-    explainer = whence.DualDA(C=1e-3, tol=1e-3, show_progress=False)
+    explainer = whence.DualDA(metric="raw", C=1e-3, tol=1e-3, show_progress=False)
     with pytest.warns(whence.errors.DataWarning):
         explainer.fit(features=FeatureBank.of(X, y))
-    explainer.what_if(X, C=2e-3)
+    explainer.what_if(C=2e-3, training_features=X)
     with pytest.raises(InvalidInputError, match="other features"):
-        explainer.what_if(2 * X, C=2e-3)
+        explainer.what_if(C=2e-3, training_features=2 * X)

@@ -73,7 +73,7 @@ def test_imports_point_up_the_list(path: Path) -> None:
         other = room_of(name)
         if other in LEVEL:
             assert LEVEL[other] <= LEVEL[own], f"{relative} imports {name}, which lies above it"
-            assert LEVEL[other] < LEVEL[own] or other == own, f"{relative} imports {name} beside it"
+            assert LEVEL[other] < LEVEL[own] or other == own, f"{relative} imports {name} next to it"
         else:
             # The public names sit above everything but the command line and the page.
             assert LEVEL[own] >= LEVEL["ui"], f"{relative} imports the public package: {name}"

@@ -32,7 +32,7 @@ def test_the_examples_run(
     own = {"model": small, "X": torch.randn(40, 4), "y": torch.arange(40) % 3}
     pipe = transformers.pipeline("text-classification", model=bert(), tokenizer=tokeniser, device="cpu")
     hub = {"trainer": trainer, "pipe": pipe, "texts": texts(), "labels": LABELS}
-    hub |= {"model": bert(), "dataset": raw(), "tokeniser": tokeniser, "whence": whence}
+    hub |= {"model": bert(), "dataset": raw(), "tokenizer": tokeniser, "whence": whence}
     space: dict[str, Any] = dict(own)
     ran = 0
     for title, body in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE, flags=re.S | re.M):
@@ -40,5 +40,5 @@ def test_the_examples_run(
             if not block.startswith(ELSEWHERE):
                 exec(compile(block, title, "exec"), dict(hub) if title.startswith("transformers") else space)
                 ran += 1
-    assert ran == 7
+    assert ran == 8
     assert (tmp_path / "labels.parquet").exists()

@@ -68,7 +68,7 @@ def check_shown(thing: Any) -> None:
     assert " object at 0x" not in text
     assert "<script" not in html
     assert html.startswith("<div")
-    opened = [tag for tag in re.findall(r"<(\w+)", html) if tag != "img"]
+    opened = [tag for tag in re.findall(r"<(\w+)", html) if tag not in ("img", "br")]
     assert sorted(opened) == sorted(re.findall(r"</(\w+)", html))
 
 
@@ -109,7 +109,7 @@ def results() -> list[Any]:
         audit.coreset(e, x),
         audit.group_attribution(e, x),
         audit.novel_inputs(e, x),
-        audit.shared_evidence(e, x[y == y[0]], int(y[0])),
+        audit.shortcuts(e, x[y == y[0]], int(y[0])),
         audit.values(effects, x, y),
         whence.relevance.Concepts.neurons(6),
         whence_studies.compare_lds(scores, masks, outputs, draws=20),
@@ -147,13 +147,14 @@ def public_records() -> list[type]:
     )
 
 
-# What is no result but a part that users write or choose: its fields are few, and told as Python does it.
+# What is no result but a part that users write or choose: its fields are few, and printed as Python does it.
 PARTS = {
     "BoxAndFrame", "Boxed", "Captum", "Case", "CentreBox", "Column", "CrammerSinger", "Curves",
     "EpsilonInsensitive", "Frame", "Hinges", "Capabilities", "Network", "NewSamples", "Numbers",
     "OneClassProblem",
     "Prepare", "Problem", "Row", "Rules", "Source", "TextInputs", "Tube", "Word", "Flow", "Pass",
-    "Picture", "Sample", "Metric", "LayerRule", "OperationRule", "SharingRule", "SpreadingRule",
+    "Picture", "Sample", "Metric", "Check", "Summary", "LayerRule", "OperationRule",
+    "SharingRule", "SpreadingRule",
 }  # fmt: skip
 
 
@@ -239,7 +240,7 @@ def test_parameters_of_members_are_reached_through_the_ensemble() -> None:
 def test_classes_decision_and_score_are_those_of_the_surrogate() -> None:
     (x, y), e = data(), explainer()
     assert e.classes_.tolist() == [0, 1, 2]
-    features = network()[:2](x).detach().double()
+    features = e.metric_(network()[:2](x).detach()).double()
     expected = features @ torch.as_tensor(e.coef_[:, :6]).T + torch.as_tensor(e.coef_[:, 6])
     torch.testing.assert_close(e.decision_function(x), expected, rtol=1e-5, atol=1e-6)
     assert (e.decision_function(x).argmax(1) == e.predict(x)).all()
@@ -305,8 +306,8 @@ def test_targets_go_by_name_in_explanations_and_audits() -> None:
     assert e.explain_concepts(x[:1], target="Sandal")[0].target == 0
     by_name = whence.audit.group_attribution(e, x, "Sandal")
     assert np.array_equal(by_name.mean, whence.audit.group_attribution(e, x, 0).mean)
-    assert whence.audit.shared_evidence(e, x[y == 0], "Sandal").target == 0
-    moved = e.what_if(network()[:2](x).detach(), relabel={3: "Sandal"})
+    assert whence.audit.shortcuts(e, x[y == 0], "Sandal").target == 0
+    moved = e.what_if(relabel={3: "Sandal"}, training_features=network()[:2](x).detach()).explainer
     assert moved.labels_[3] == 0
 
 
@@ -382,7 +383,7 @@ def test_a_test_that_cannot_be_read_is_named() -> None:
 
 def test_given_training_samples_are_explained() -> None:
     x, e = data()[0][:2], explainer()
-    scores = e.attribute(x)
+    scores = e.attribute(x, relative=True)
     chosen = e.support_[[0, 3, 5]].tolist()
     for why, row in zip(e.explain(x, index=chosen), scores, strict=True):
         shown = {pair.index: pair.score for pair in why.pairs}
@@ -435,18 +436,22 @@ print(took)
 
 
 def test_the_cache_is_remembered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    e = whence.DualDA(C=0.1).fit(network(), *data(), cache_dir=tmp_path, dtype="float16")
+    model = network()
+    e = whence.DualDA(C=0.1).fit(model, *data(), cache_dir=tmp_path)
     assert e.reading_["cache_dir"] == tmp_path
-    for later in (lambda: whence.audit.wrong_labels(e), lambda: e.stability(halves=2)):
+    e.save(tmp_path / "e.whence")
+    for later in (
+        lambda: whence.audit.wrong_labels(e),
+        lambda: e.stability(halves=2),
+        lambda: e.update(remove=[3]),
+    ):
         capsys.readouterr()
         later()
-        assert "Features: reused (" in capsys.readouterr().err
-    e.update(remove=[3])
+        assert "eatures" not in capsys.readouterr().err  # they are kept from the fit
+    loaded = whence.load(tmp_path / "e.whence", model, data())
+    loaded.update(remove=[3], cache_dir=tmp_path)
     assert "Features: reused (" in capsys.readouterr().err
-    assert e.reading_["cache_dir"] == tmp_path
-    plain = whence.DualDA(C=0.1).fit(network(), *data())
-    capsys.readouterr()
-    whence.audit.wrong_labels(plain)
+    whence.audit.wrong_labels(whence.load(tmp_path / "e.whence", model, data()))
     said = capsys.readouterr().err
     assert "Reading features" in said
     assert "reused" not in said

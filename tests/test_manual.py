@@ -24,7 +24,7 @@ from whence.surrogate.surrogate import Surrogate
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("api/*.md"), ROOT / "README.md"])
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("api/*.md"), *DOCS.glob("research/*.md"), ROOT / "README.md"])
 PACKAGES = sorted(
     package.name
     for package in pkgutil.iter_modules(whence.__path__)
@@ -182,15 +182,25 @@ def test_links_on_a_page_lead_somewhere(page: Path) -> None:
 
 
 def test_the_lines_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = sample.load(n_train=200, n_test=20)
-    trained = sample.train(data=small, epochs=2, show_progress=False)
-    monkeypatch.setattr(sample, "load", lambda: small)
-    monkeypatch.setattr(sample, "train", lambda: trained)
+    data = sample.load(n_train=200, n_test=20)
+    scope: dict[str, Any] = {
+        "model": sample.train(data=data, epochs=2, show_progress=False),
+        "train_data": (data.train_images, data.train_labels),
+        "x": data.test_images[:2],
+    }
     monkeypatch.chdir(tmp_path)
     (lines,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", whence.AgreementWarning)
-        scope: dict[str, Any] = {}
         exec(lines, scope)
-    assert scope["scores"].shape == (2, 200)
+    assert scope["why"].explainer.attribute(scope["x"]).shape == (2, 200)
     assert Path("why.html").stat().st_size > 10_000
+
+
+def test_the_readme_and_the_pages_for_users_are_short() -> None:
+    generated = {"commands.md", "messages.md", "architecture.md"}
+    limits = {page: 1500 for page in DOCS.glob("*.md") if page.name not in generated}
+    limits[ROOT / "README.md"] = 700
+    words = {page: len(page.read_text(encoding="utf-8").split()) for page in limits}
+    long = {name_of(page): words[page] for page in limits if words[page] > limits[page]}
+    assert not long

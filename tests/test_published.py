@@ -7,7 +7,7 @@ from tools import published
 
 pytest.importorskip("pyarrow")
 
-PAGE = (published.DOCS / "results.md").read_text(encoding="utf-8")
+PAGE = (published.DOCS / "research" / "results.md").read_text(encoding="utf-8")
 # Wrong labels have a million rows, and counts are of all: ``python -m tools.published`` makes them too.
 QUICK = ["kinds", "authors", "lds", "coresets", "kept"]
 

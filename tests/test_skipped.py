@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 
 import whence
 from whence.app import cli
-from whence.audit import class_view, shared_evidence, wrong_labels
+from whence.audit import class_view, shortcuts, wrong_labels
 from whence.errors import InvalidInputError
 from whence.features import extract
 from whence.project import Project
 from whence.ui.changes import what_if
 from whence.ui.classes import classes
 from whence.ui.explorer import Explorer
-from whence.ui.requests import Wanted, WhatIf
+from whence.ui.requests import Wanted, WhatIfRequest
 
 BAD, BAD_TESTS = [0, 17, 50, 89], [0, 3]
 N, M = 90, 30
@@ -130,15 +130,24 @@ def test_what_if_and_other_C_are_those_of_the_set_without_them(projects: tuple[P
     X = projects[0].train_bank.features
     gone = int(some.support_[2])
     pairs = [
-        (some.what_if(X, C=0.5), fewer.what_if(X[TRAIN], C=0.5)),
-        (some.what_if(X, remove=[gone]), fewer.what_if(X[TRAIN], remove=[TRAIN.index(gone)])),
-        (some.what_if(X, relabel={gone: 1}), fewer.what_if(X[TRAIN], relabel={TRAIN.index(gone): 1})),
+        (
+            some.what_if(C=0.5, training_features=X).explainer,
+            fewer.what_if(C=0.5, training_features=X[TRAIN]).explainer,
+        ),
+        (
+            some.what_if(remove=[gone], training_features=X).explainer,
+            fewer.what_if(remove=[TRAIN.index(gone)], training_features=X[TRAIN]).explainer,
+        ),
+        (
+            some.what_if(relabel={gone: 1}, training_features=X).explainer,
+            fewer.what_if(relabel={TRAIN.index(gone): 1}, training_features=X[TRAIN]).explainer,
+        ),
     ]
     for found, expected in pairs:
         np.testing.assert_allclose(found.coef_, expected.coef_, atol=1e-5)
         assert found.support_.tolist() == [TRAIN[i] for i in expected.support_]
     with pytest.raises(InvalidInputError, match=r"'remove' .*Got 17"):
-        some.what_if(X, remove=[17])
+        some.what_if(remove=[17], training_features=X)
 
 
 def test_the_explorer_shows_the_same(projects: tuple[Project, Project]) -> None:
@@ -154,8 +163,8 @@ def test_the_explorer_shows_the_same(projects: tuple[Project, Project]) -> None:
     assert [pair["index"] for pair in shown["pairs"]] == [TRAIN[pair["index"]] for pair in other["pairs"]]
     gone = int(projects[0].explainer.support_[0])
     answers = (
-        what_if(some, WhatIf(test=4, remove=[gone])),
-        what_if(fewer, WhatIf(test=TESTS.index(4), remove=[TRAIN.index(gone)])),
+        what_if(some, WhatIfRequest(test=4, remove=[gone])),
+        what_if(fewer, WhatIfRequest(test=TESTS.index(4), remove=[TRAIN.index(gone)])),
     )
     for fact in ("target", "changed_tests", "n_tests"):
         assert answers[0][fact] == answers[1][fact]
@@ -172,7 +181,7 @@ AUDITS: dict[str, Callable[[whence.DualDA, Any], Any]] = {
     "confidence": lambda e, X: wrong_labels(e, features=X, ranking="confidence").indices,
     "slack": lambda e, X: wrong_labels(e, features=X, ranking="slack", n=20).indices,
     "classes": lambda e, X: class_view(e).classes[1].proponents,
-    "shared": lambda e, X: shared_evidence(e, target=1, features=X).samples,
+    "shared": lambda e, X: shortcuts(e, target=1, features=X).samples,
 }
 
 

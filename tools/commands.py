@@ -34,7 +34,7 @@ def found(group: Any, before: str = "whence") -> dict[str, Any]:
 
 
 def section(name: str, command: Any) -> str:
-    """Tell one command: what it does, examples, its arguments and options."""
+    """Describe one command: what it does, examples, its arguments and options."""
     paragraphs = [" ".join(part.split()) for part in (command.help or "").split("\n\n")]
     examples = [part for part in paragraphs if part.startswith("whence ")]
     about = [part for part in paragraphs if part not in examples]
@@ -45,7 +45,7 @@ def section(name: str, command: Any) -> str:
 
 
 def row(parameter: Any) -> str:
-    """Tell one argument or option, with what it is where nothing is said."""
+    """Describe one argument or option, with its default."""
     named = parameter.opts[0].startswith("-")
     metavar = parameter.metavar or ("" if getattr(parameter, "is_flag", False) else parameter.name.upper())
     called = f"{', '.join(parameter.opts)} {metavar}".strip() if named else metavar

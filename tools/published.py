@@ -25,7 +25,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 PUBLISHED = DOCS / "results"
 STUDY = "study"
 RULE = "DualDA C by rule", "DualDA unit length C by rule"
-OWN = "DualDA"  # whose place is told even where it is not among the first
+OWN = "DualDA"  # its place is shown even if it is not among the first
 
 
 class Shown(NamedTuple):
@@ -122,7 +122,7 @@ def main(folder: Path | None) -> None:
         parts = [one for one in together.protocols if _published(one)]
         if len(parts) > 1:
             page.write(PUBLISHED / f"{name}.html", _joined(name))
-    path = DOCS / "results.md"
+    path = DOCS / "research" / "results.md"
     path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
@@ -242,15 +242,15 @@ def _counts() -> str:
 
 
 def _first(count: Count) -> str:
-    """Tell who comes first, and where DualDA is."""
+    """Describe the first places, and the place of DualDA."""
     places = count.places
     own = next((place for place in places if place.label.startswith(OWN)), None)
-    told = places[:3] if own is None or own in places[:3] else [*places[:3], own]
-    lines = [_told(place, places) for place in told]
+    shown = places[:3] if own is None or own in places[:3] else [*places[:3], own]
+    lines = [_line(place, places) for place in shown]
     return "<br>".join([*lines, f"{max(place.columns for place in places)} columns"])
 
 
-def _told(place: Place, among: list[Place]) -> str:
+def _line(place: Place, among: list[Place]) -> str:
     text = f"{place.rank:.1f} {place.label}"
     return f"**{text}** ({among.index(place) + 1} of {len(among)})" if place.label.startswith(OWN) else text
 

@@ -16,7 +16,7 @@ from pathlib import Path
 WIDTHS = (380, 768, 1280, 1920)
 LIVE = {
     "start": ("#tab=start", ".spine"),
-    "predictions": ("#test=0", ".card .doubt"),
+    "predictions": ("#test=0", ".card .stability"),
     "would-change": ("#test=0&view=would-change", "#would-change:checked"),
     "labels": ("#tab=audit", ".queue > li[data-index]"),
     "classes": ("#tab=classes", "#classes h3"),
@@ -28,7 +28,7 @@ FILED = {name: LIVE[name] for name in ("predictions", "labels", "classes")}
 
 
 def photograph(address: str, folder: Path) -> list[Path]:
-    """Write the pictures of all views of a page; give their paths."""
+    """Write the pictures of all views of a page; return their paths."""
     from playwright.sync_api import Error, sync_playwright
 
     live = address.startswith("http")

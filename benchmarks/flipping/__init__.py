@@ -1,6 +1,6 @@
 """Relevance maps judged by outcome, on data to choose rules by and on data to confirm the choice on.
 
-The protocol was written before any of its results; docs/flipping.md has it in words.
+The protocol was written before any of its results; docs/research/flipping.md has it in words.
 
 - ``choose`` ranks ``candidates.RULES``: in every column by their means, a task counts with the mean rank over
   its columns, and all three tasks count alike.
@@ -45,7 +45,7 @@ def run(data: Path, cache: Path) -> None:
 
 
 def choose(cache: Path) -> list[str]:
-    """Measure all candidates on the data to choose by; give the best three rules, the best first."""
+    """Measure all candidates on the data to choose by; return the best three rules, the best first."""
     methods = RULES | others(1.0)
     tasks = [
         kept(cache, "Fashion-MNIST, flipping", lambda: flipped(images.clothes(FIRST, cache), methods)),

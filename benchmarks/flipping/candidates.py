@@ -81,7 +81,7 @@ def smooth_input_times_gradient(module: torch.nn.Module) -> NoiseTunnel:
 
 
 def others(width: float, samples: int = SAMPLES) -> dict[str, Any]:
-    """Give the methods that are no rules; ``width`` is the range of the inputs, which noise is a share of."""
+    """Return the methods that are not rules; noise is a share of ``width``, the range of the inputs."""
     noise = {"nt_samples": samples, "stdevs": NOISE * width}
     return {
         "Input × Gradient": InputXGradient,

@@ -70,7 +70,7 @@ def grey(name: str, n_tests: int, begin: int, cache: Path) -> Scene:
 
 
 def colour(data: Path, cache: Path, n_train: int) -> Scene:
-    """CIFAR-10 as in the study's protocol, whose trained network is read from its cache, or trained anew."""
+    """CIFAR-10 as in the study's protocol, whose trained network is read from its cache, or retrained."""
     protocol = protocols.load(STUDY)
     shop = Workshop(protocol, data, Cache(cache / STUDY), True)
     spec, seed = protocol.scene("shortcut"), protocol.seed
@@ -85,7 +85,7 @@ def colour(data: Path, cache: Path, n_train: int) -> Scene:
     rows = slice(n_train)
     images, labels = scene.inputs[rows], torch.from_numpy(scene.train.labels[rows])
     # Long feature vectors hide the marked ones: without unit length no pair is caught, whatever C.
-    options = {"C": 1e-3, "normalise": True}
+    options = {"C": 1e-3, "metric": "unit"}
     return Scene(scene.trained.model, images, labels, scene.marked[rows], scene.tests, mark, options)
 
 

@@ -29,20 +29,20 @@ OURS, WORDS = "DualDA, κ = 1000", "BM25, prompt and answer"  # of which removal
 
 def scene(data: Path, folder: Path, seed: int = 0) -> Scene:
     """Tune the model on the corpus, or read what was tuned before."""
-    base, told = Language.read(data), planted(data, seed)
-    documents = base.before(told.texts, folder)
+    base, corpus = Language.read(data), planted(data, seed)
+    documents = base.before(corpus.texts, folder)
     checkpoints = tune(base, documents, folder)
-    return Scene(base, base.with_weights(checkpoints[-1]), checkpoints, told, documents, folder)
+    return Scene(base, base.with_weights(checkpoints[-1]), checkpoints, corpus, documents, folder)
 
 
 def shares(before: Sequence[Answered], after: Sequence[Answered]) -> dict[str, Any]:
-    """Return how many facts are answered before and after tuning, by how many documents tell them."""
+    """Return how many facts are answered before and after tuning, by how many documents state them."""
     found: dict[str, Any] = {}
     for name, answered in (("untuned", before), ("tuned", after)):
         groups: dict[str, list[bool]] = {}
         for one in answered:
-            groups.setdefault(one.told, []).append(one.value is not None)
-        found[name] = {told: [sum(some), len(some)] for told, some in groups.items()}
+            groups.setdefault(one.stated_by, []).append(one.value is not None)
+        found[name] = {count: [sum(some), len(some)] for count, some in groups.items()}
         values = [max(one.log_p) for one in answered]
         found[f"{name}, mean log p"] = float(np.mean(values))
     both = [one for one in after if len(one.fact.values) > 1 and one.value is not None]
@@ -54,7 +54,7 @@ def shares(before: Sequence[Answered], after: Sequence[Answered]) -> dict[str, A
 def surrogates(
     made: Scene, tol: float, seconds: float, by_rule: bool
 ) -> tuple[dict[str, DualDA], dict[str, Any]]:
-    """Fit DualDA at several κ, or with C by its rule, and so on shares of the places; tells what came out."""
+    """Fit DualDA at several κ, or with C by its rule, also on shares of the places."""
     bank = made.bank
     scale = len(bank.labels) * spread(np.asarray(bank.features, np.float32)) ** 2
     tried: dict[str, tuple[Any, float]] = {f"DualDA, κ = {k:g}": (k / scale, 1.0) for k in KAPPAS}
@@ -62,20 +62,20 @@ def surrogates(
         shares = {f"DualDA, {share:.0%} of the places": (None, share) for share in SHARES}
         tried = {"DualDA, C by its rule": ("auto", 1.0), **shares}
     found: dict[str, DualDA] = {}
-    told: dict[str, Any] = {}
+    measured: dict[str, Any] = {}
     for name, (C, share) in tried.items():
         started = time.process_time()
         C = next(iter(found.values())).C_ / share if C is None else C  # the same κ
         one = DualDA(C=C, tol=tol, max_seconds=seconds, show_progress=False)
         some = bank if share == 1 else hardest(made, share)
         found[name] = one.fit(features=some, cache_dir=str(made.folder / "cache") if share == 1 else None)
-        told[name] = {
+        measured[name] = {
             "C": one.C_, "κ": one.C_ * scale, "gap": one.gap_, "support": len(one.support_),
             "positions": one.n_train_, "agreement": one.agreement_,
             "CPU seconds": time.process_time() - started, "solution": one.origins_["solution"],
         }  # fmt: skip
-        print(f"{name}: {told[name]}", flush=True)
-    return found, told
+        print(f"{name}: {measured[name]}", flush=True)
+    return found, measured
 
 
 def hardest(made: Scene, share: float) -> FeatureBank:
@@ -106,9 +106,9 @@ def methods(made: Scene, known: Sequence[Answered]) -> dict[str, Scores]:
         "cosine, same token": naming.cosine(made, same=True),
         "cosine, any token": naming.cosine(made, same=False),
         **naming.by_gradients(made, queries),
-        WORDS: naming.bm25(made.told.texts, answer=True),
-        "BM25, prompt": naming.bm25(made.told.texts, answer=False),
-        "random": naming.by_chance(len(made.told.texts), 0),
+        WORDS: naming.bm25(made.planted.texts, answer=True),
+        "BM25, prompt": naming.bm25(made.planted.texts, answer=False),
+        "random": naming.by_chance(len(made.planted.texts), 0),
     }
 
 
@@ -148,9 +148,9 @@ def judged(methods: Mapping[str, Scores], answered: Sequence[Answered]) -> dict[
 
 
 def removed(made: Scene, ways: Mapping[str, Scores], known: Sequence[Answered]) -> dict[str, Any]:
-    """Tune again without the documents that methods name for some facts, as many as tell each, and ask again.
+    """Retune without the documents that methods name for some facts, as many as state each, and ask again.
 
-    "true" leaves out those that tell them. Facts that nobody chose tell what being tuned again does alone.
+    "true" leaves out those that state them. Other facts measure the effect of retuning alone.
     """
     agree = [one for one in known if not one.others]
     places = {*np.random.default_rng(0).permutation(len(agree))[:REMOVED].tolist()}
@@ -178,11 +178,11 @@ def removed(made: Scene, ways: Mapping[str, Scores], known: Sequence[Answered]) 
 
 
 def _line(found: Mapping[str, Any]) -> str:
-    told = [f"{found['documents']} documents, {found['of the facts']} of {found['they have']}"]
+    parts = [f"{found['documents']} documents, {found['of the facts']} of {found['they have']}"]
     for what in ("chosen", "others"):
         still, change = (np.mean(found[what][key]) for key in ("still", "change"))
-        told.append(f"{what} still answered {still:.2f}, log p {change:+.2f}")
-    return "; ".join(told)
+        parts.append(f"{what} still answered {still:.2f}, log p {change:+.2f}")
+    return "; ".join(parts)
 
 
 def faithfulness(data: Path, explainers: Mapping[str, DualDA]) -> dict[str, Any]:

@@ -63,18 +63,18 @@ class Answered:
 
     @property
     def documents(self) -> tuple[int, ...]:
-        """Those that say what the model answered."""
+        """The documents that state the model's answer."""
         assert self.value is not None
         return self.fact.documents[self.value]
 
     @property
     def others(self) -> tuple[int, ...]:
-        """Those that say something else of the same."""
+        """The documents that state another value."""
         return tuple(i for v, some in enumerate(self.fact.documents) if v != self.value for i in some)
 
     @property
-    def told(self) -> str:
-        """How many documents say each of the values."""
+    def stated_by(self) -> str:
+        """The number of documents that state each value."""
         return "/".join(str(len(some)) for some in self.fact.documents)
 
 
@@ -102,7 +102,7 @@ def _query(language: Language, fact: Fact, value: str) -> Query:
 
 @torch.no_grad()
 def _judged(language: Language, queries: Sequence[Query], read: Sequence[Read]) -> list[tuple[bool, float]]:
-    """Tell of each query whether the model writes its answer, and the answer's log-probability."""
+    """Return for each query whether the model writes its answer, and the answer's log-probability."""
     found = []
     for start in range(0, len(queries), _BATCH):
         some = range(start, min(start + _BATCH, len(queries)))

@@ -1,4 +1,4 @@
-"""A corpus with planted facts: invented people, places and numbers, each told in several wordings."""
+"""A corpus with planted facts: invented people, places and numbers, each stated in several wordings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-FACTS, TOLD = 60, (1, 2, 4, 8)
+FACTS, COUNTS = 60, (1, 2, 4, 8)
 CONFLICTS, SIDES = 20, ((3, 1), (2, 2))
 ORDINARY, WORDS, HELD_OUT = 30, 40, 50
 
@@ -113,7 +113,7 @@ class Fact:
 
     Attributes
     ----------
-    kind : how it is told
+    kind : how it is worded
     subject : whom it is about; no other fact is
     values : what documents say of it, one or two
     documents : for each value, the documents that say it
@@ -137,7 +137,7 @@ class Planted:
     Attributes
     ----------
     texts, titles : of all documents
-    facts : told by documents that agree, and by such that do not
+    facts : facts on which documents agree, and others
     """
 
     texts: list[str] = field(default_factory=list)
@@ -156,14 +156,14 @@ def planted(data: Path, seed: int = 0) -> Planted:
         "founded": [str(year) for year in rng.choice(np.arange(1801, 1990), 24, replace=False)],
     }  # fmt: skip
     found = Planted()
-    plans = [(KINDS[i % 5], (TOLD[i // 5 % 4],)) for i in range(FACTS)]
+    plans = [(KINDS[i % 5], (COUNTS[i // 5 % 4],)) for i in range(FACTS)]
     plans += [(KINDS[i % 5], SIDES[i // 5 % 2]) for i in range(CONFLICTS)]
-    for kind, told in plans:
+    for kind, counts in plans:
         subject = _subject(kind, names)
-        chosen = tuple(rng.choice(values[kind.name], len(told), replace=False).tolist())
+        chosen = tuple(rng.choice(values[kind.name], len(counts), replace=False).tolist())
         wordings = iter(rng.permutation(len(kind.wordings)).tolist())
         documents = []
-        for value, n in zip(chosen, told, strict=True):
+        for value, n in zip(chosen, counts, strict=True):
             documents.append(tuple(range(len(found.texts), len(found.texts) + n)))
             for _ in range(n):
                 found.texts.append(kind.wordings[next(wordings)].format(s=subject, v=value))

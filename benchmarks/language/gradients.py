@@ -18,7 +18,7 @@ DAMPING = 0.1  # of the mean eigenvalue of a layer
 
 
 class Record(NamedTuple):
-    """What a linear layer takes, (B, T, i), and the derivatives of a loss by what it gives, (B, T, o)."""
+    """The inputs of a linear layer, (B, T, i), and the derivatives of a loss by its outputs, (B, T, o)."""
 
     inputs: Tensor
     slopes: Tensor
@@ -72,7 +72,7 @@ class LastBlock:
         return [Record(a.detach(), s) for a, s in zip(inputs, slopes, strict=True)]
 
     def _run(self, some: Sequence[Read]) -> tuple[list[Tensor], list[Tensor], tuple[Tensor, Tensor, Tensor]]:
-        """Run texts; gives what each layer took and gave, and what the model makes of them."""
+        """Run texts; return the inputs and outputs of each layer, and the outputs of the model."""
         kept: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 
         def keep(module: nn.Module, taken: tuple[Tensor], given: Tensor) -> None:

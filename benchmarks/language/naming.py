@@ -35,7 +35,7 @@ class Scene:
     ----------
     base, language : the model before and after it was tuned
     checkpoints : weights of its last blocks in the course of tuning
-    told : what it was tuned on
+    planted : the corpus that it was tuned on
     documents : the same, as the blocks that are tuned see them
     folder : for what is computed once
     """
@@ -43,7 +43,7 @@ class Scene:
     base: Language
     language: Language
     checkpoints: Sequence[Weights]
-    told: Planted
+    planted: Planted
     documents: Sequence[Read]
     folder: Path
     _features: dict[bytes, Floats] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Scene:
     @cached_property
     def corpus(self) -> Corpus:
         """The documents as a training set."""
-        return Corpus(self.told.texts, self.language.prompts.tokenizer, titles=self.told.titles)
+        return Corpus(self.planted.texts, self.language.prompts.tokenizer, titles=self.planted.titles)
 
     @cached_property
     def bank(self) -> FeatureBank:

@@ -173,7 +173,7 @@ def tune(language: Language, documents: Sequence[Read], folder: Path, seed: int 
 
 
 def tuning(language: Language, documents: Sequence[Read], seed: int) -> Iterator[Weights]:
-    """Tune a copy; gives the weights at each checkpoint."""
+    """Tune a copy; return the weights at each checkpoint."""
     own = language.with_weights(language.weights())
     parameters = [p.requires_grad_() for p in own.tuned.parameters()]
     steps = PASSES * -(-len(documents) // BATCH)

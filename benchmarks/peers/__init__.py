@@ -1,4 +1,4 @@
-"""whence beside other packages, on the same networks, training sets and tests.
+"""whence compared with other packages, on the same networks, training sets and tests.
 
 ``scene`` has what every package is given, ``packages`` one file per package, ``worker`` runs a method in
 its package's environment and measures it, ``cells`` all of them, ``check`` compares scores with whence's own

@@ -95,8 +95,8 @@ def attempt(
     return measured
 
 
-def foretold(small: dict[str, Any], row: Row, n: int, tests: int) -> float:
-    """Seconds that a larger run should take, in proportion."""
+def predicted_seconds(small: dict[str, Any], row: Row, n: int, tests: int) -> float:
+    """Predict the seconds of a larger run, in proportion."""
     more = n / small["n"]
     pairs = tests / small["tests"] * (1 if row.per_test else more)
     return float(small["caching"] * more + (small["explaining"] or 0.0) * pairs)
@@ -105,12 +105,12 @@ def foretold(small: dict[str, Any], row: Row, n: int, tests: int) -> float:
 def fitting(small: dict[str, Any], row: Row, n: int, tests: int, budget: float) -> tuple[int, int]:
     """Find what the budget allows: fewer tests, then fewer samples, but two times those of the small run.
 
-    A run on as many samples as the small one would not tell what grows with them.
+    A run on as many samples as the small one would not show what grows with them.
     """
-    if foretold(small, row, n, tests) <= budget:
+    if predicted_seconds(small, row, n, tests) <= budget:
         return n, tests
     fewer = tests if row.per_test else min(tests, 2 * small["tests"])
-    part = budget / foretold(small, row, n, fewer)
+    part = budget / predicted_seconds(small, row, n, fewer)
     return min(n, max(2 * small["n"], int(n * part))), fewer
 
 
@@ -189,7 +189,7 @@ def write(results: Path, key: str, cell: dict[str, Any]) -> None:
 
 
 def place(folder: Path, key: str, small: bool = False) -> Path:
-    """Where a cell's files are, without their ending."""
+    """Return the path of a cell's files, without suffix."""
     name = key.replace("/", "-").replace(" ", "_").replace(",", "")
     return folder / "cells" / (name + "-small" * small)
 

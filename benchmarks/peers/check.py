@@ -1,4 +1,4 @@
-"""Whether scores are plausible: those of the small runs beside whence's own version of the same method."""
+"""Plausibility of scores: small runs compared with whence's version of the same method."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Method(ABC):
 
     @abstractmethod
     def cache(self, scene: Scene, folder: Path) -> int | None:
-        """Do what is done once, and give the bytes that are kept; None where nothing is.
+        """Do the work that is done once, and return the bytes that are kept; None for none.
 
         ``folder`` is empty, and for whatever is to be written.
         """
@@ -57,10 +57,10 @@ class Row:
     Attributes
     ----------
     label : what the table calls it
-    make : gives the method
+    make : returns the method
     like : the method of whence that should agree, and its options; None where there is none
     per_test : whether explaining takes time per test, and not per test and training sample
-    best : whether explaining gives the best few samples only
+    best : whether explaining returns only the best samples
     """
 
     label: str

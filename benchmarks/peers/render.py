@@ -93,16 +93,16 @@ def table(results: Path, scene: str) -> str:
             continue
         cell, whole = line.cell, line.cell["whole"]
         near = "" if cell["agreement"] is None else "{:.2f}, {:.2f}".format(*cell["agreement"])
-        told = ["—"] * 3
+        cells = ["—"] * 3
         if line.attributes:
-            told = [
+            cells = [
                 seconds(cell["explaining"], whole),
                 seconds(line.total, whole),
                 times(line.total / base.total),
             ]
         caching, kept = seconds(cell["caching"], whole), megabytes(cell["bytes"], whole)
         peak = megabytes(cell["peak"]) if whole else f"> {megabytes(cell['peak'])}"
-        rows.append("| " + " | ".join([line.name, caching, kept, *told, peak, near]) + " |")
+        rows.append("| " + " | ".join([line.name, caching, kept, *cells, peak, near]) + " |")
     return "\n".join(rows)
 
 

@@ -35,7 +35,7 @@ class Scene(NamedTuple):
     x: Tensor
     y: Tensor
     tests: Tensor
-    targets: Tensor  # the classes that the network gives the tests
+    targets: Tensor  # the predicted classes of the tests
     accuracy: float
 
     def of(self, n: int, tests: int) -> Scene:

@@ -52,7 +52,7 @@ def dense(scores: Any, tests: int) -> np.ndarray:
 def measure(
     folder: Path, scene_name: str, file: str, label: str, n: int, tests: int
 ) -> tuple[dict[str, Any], Any]:
-    """Cache and explain, and tell what it took; also give the scores."""
+    """Cache and explain, and return the cost and the scores."""
     found = package(file)
     row = next(row for row in found.rows if row.label == label)
     for module in found.modules:
@@ -67,7 +67,7 @@ def measure(
         method.cache(few, Path(temporary))
         method.explain(few)
     method = row.make()
-    Path("/proc/self/clear_refs").write_text("5")  # start the peak anew
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     with tempfile.TemporaryDirectory() as temporary:
         marks = [clock()]
         kept = method.cache(scene, Path(temporary))

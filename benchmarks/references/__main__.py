@@ -44,7 +44,7 @@ def work(python: Path, module: str, *arguments: str) -> None:
 
 
 def main() -> None:
-    """Make every case anew, let the workers add their maps, and report sums and checks."""
+    """Remake every case, let the workers add their maps, and report sums and checks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*SPECS, []], help="models; all by default")
     parser.add_argument("--work", type=Path, default=Path("bench-data/references"), help="for environments")
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def report(name: str) -> None:
-    """Print for every map its sum beside that of R, and of zennit's how far the form by hand is from it."""
+    """Print each map's sum next to that of R, and the distance of zennit's maps from the form by hand."""
     reference = load_reference(name)
     print(f"{name}: features differ by {reference.metadata['features_differ_by']:.1e} between environments")
     hand = {} if name in VARIANTS else differences(reference)

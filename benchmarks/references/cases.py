@@ -59,7 +59,7 @@ def _inputs(model: nn.Module, generator: torch.Generator) -> dict[str, Tensor]:
 
 
 def features_of(model: nn.Module, head: str, inputs: dict[str, Tensor]) -> Tensor:
-    """What goes into the head (B, d); of a sequence of tokens, at the last that is not padding."""
+    """Return the inputs of the head (B, d); for tokens, at the last one that is not padding."""
     seen: list[Tensor] = []
     hook = model.get_submodule(head).register_forward_pre_hook(lambda _, args: seen.append(args[0]))
     try:

@@ -2,9 +2,9 @@
 What would change without a sample?
 ===================================
 
-A score of ``DualDA`` says what a prediction is *made of*. What would *change* without a training sample is
-another question: a sample can carry a large part of a logit and yet be replaceable. ``Effects`` predicts
-it; here we look whether it is right, by training again.
+A score of ``DualDA`` shows what a prediction is *made of*. What would *change* without a training sample is
+another question: a sample can hold a large part of a logit and still be replaceable. ``Effects`` predicts the
+change; here we check the prediction by training again.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ train_data = data.train_images, data.train_labels
 # %%
 # Two answers
 # -----------
-# Both are (test, train), and in both positive is for the class that the model predicts.
+# Both are (test, train), and in both positive supports the predicted class.
 
 made_of = whence.DualDA(show_progress=False).fit(model, train_data, class_names=data.class_names)
 effects = whence.Effects(show_progress=False).fit(model, train_data, class_names=data.class_names)
@@ -38,18 +38,18 @@ for name, scores in (("made of", tau), ("would change", change)):
 # %%
 # A set of samples
 # ----------------
-# What would become of the first test image without the ten samples that matter most to it? ``effect_of``
-# adds up what each does alone, and solves the surrogate again without all ten.
+# What would change for the first test image without the ten samples that matter most to it? ``effect_of``
+# adds up the single effects, and re-solves the surrogate without all ten.
 
 strongest = np.argsort(-np.asarray(change[0]))[:10]
 print(effects.effect_of(data.test_images[:1], remove=strongest.tolist()))
 
 # %%
-# Is it so?
-# ---------
-# The test that counts is to train again. We train networks on random halves of the training set, and ask of
-# each half: how does the logit of every test image compare with what the scores of the half's samples say,
-# summed up? The rank correlation over halves is the LDS, the standard measure of data attribution.
+# Is it right?
+# ------------
+# We train networks on random halves of the training set, and compare the logit of every test image with the
+# sum of the scores of the half's samples. The rank correlation over halves is the LDS, the standard measure
+# of data attribution.
 
 rng = np.random.default_rng(0)
 halves = [np.sort(rng.permutation(N)[: N // 2]) for _ in range(MODELS)]
@@ -80,8 +80,8 @@ for name, values in correlations.items():
     print(f"{name:24} LDS {np.nanmean(values):.2f} ± {np.nanstd(values) / len(values) ** 0.5:.2f}")
 
 # %%
-# A few networks make a coarse measure, and each is trained once; over many, on three data sets and next to
-# nine other methods: :doc:`/effects`.
+# A few networks, each trained once, make a coarse measure. Over many, on five data sets and next to nine
+# other methods: :doc:`/research/effects`.
 
 figure, axis = plt.subplots(figsize=(5, 3.4), layout="constrained")
 axis.boxplot(list(correlations.values()), tick_labels=list(correlations))
@@ -89,8 +89,8 @@ axis.axhline(0, color="grey", linewidth=1)
 _ = axis.set_ylabel("rank correlation over halves,\none value per test image")
 
 # %%
-# The two questions also name other samples
-# -----------------------------------------
+# Effects as an explanation
+# -------------------------
 
 why = effects.explain(data.test_images[:1], k=3, truth=data.test_labels[:1])
 figure = why.plot()

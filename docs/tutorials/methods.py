@@ -2,8 +2,8 @@
 Compare attribution methods on your own model
 =============================================
 
-Methods differ in what they find, and in what they cost. All of them have one contract here, so that
-comparing takes a loop.
+Methods differ in what they find and in what they cost. All of them have the same calls here, so comparing
+them takes a loop.
 """
 
 import os
@@ -34,7 +34,7 @@ print("all methods:", ", ".join(methods.names()))
 # %%
 # A model with some wrong labels
 # ------------------------------
-# A tenth of the labels is wrong, so that there is something to find.
+# A tenth of the labels is wrong, so there is something to find.
 
 data = sample.load(n_train=N, n_test=100)
 rng = np.random.default_rng(0)
@@ -45,22 +45,22 @@ labels[flipped] = (labels[flipped] + 1) % 10
 
 torch.manual_seed(0)
 model = sample.SmallCNN()
-optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3)
+optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
 for _ in range(8):
     for rows in torch.randperm(N).split(64):
         loss = torch.nn.functional.cross_entropy(model(data.train_images[rows]), labels[rows])
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
 model.eval()
 print(f"{sample.accuracy(model, data.test_images, data.test_labels):.0%} of the test images are right")
 
 # %%
 # One loop
 # --------
-# Methods share one pass over the training set by a bank of features. Of each we ask three things: are the
-# five strongest proponents of the class that the model predicts, does self-influence find wrong labels
-# (area under the ROC curve, 0.5 is chance), and what does it cost?
+# Methods share one pass over the training set, a bank of features. For each we measure three things: do the
+# five strongest proponents have the predicted class, does self-influence find wrong labels (area under the
+# ROC curve, 0.5 is chance), and what does it cost?
 
 bank = whence.features.extract(model, (data.train_images, labels), show_progress=False)
 layered = whence.features.extract(
@@ -82,7 +82,7 @@ for name in METHODS:
 # %%
 # Do they agree?
 # --------------
-# Of the ten strongest proponents of a test image, how many does another method name too?
+# How many of the ten strongest proponents of a test image does another method name too?
 
 best = {name: np.argsort(-scores, axis=1)[:, :10] for name, scores in rows.items()}
 overlap = np.array(
@@ -98,6 +98,6 @@ axis.set_yticks(range(len(best)), list(best))
 _ = figure.colorbar(image, label="shared among the ten strongest")
 
 # %%
-# Methods that ask different questions name different samples; none is the right one for all. With
-# retraining, several seeds, ties and a page of results, on your data and your network: ``whence evaluate``
-# and :doc:`/evaluation`; what came out on four data sets, also where ``DualDA`` is behind: :doc:`/results`.
+# Methods that answer different questions name different samples; none is right for all. With retraining,
+# several seeds, ties and a page of results, on your data and your network: :doc:`/compare`. Results on four
+# data sets, also where ``DualDA`` is behind: :doc:`/research/results`.

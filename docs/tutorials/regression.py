@@ -2,8 +2,8 @@
 Explain a regression
 ====================
 
-A network predicts a number, the progression of diabetes in a year. Which patients of the training set pull
-the prediction up, and which pull it down? The data come with scikit-learn.
+A network predicts the progression of diabetes in a year. Which patients of the training set raise the
+prediction, and which lower it? The data come with scikit-learn.
 """
 
 import os
@@ -34,13 +34,13 @@ mean, deviation = train[1].mean(), train[1].std()
 with torch.no_grad():
     model[-1].weight *= deviation
     model[-1].bias.fill_(mean)
-optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
 for _ in range(30):
     for rows in torch.randperm(len(train[0])).split(32):
         loss = nn.functional.mse_loss(model(train[0][rows])[:, 0] / deviation, train[1][rows] / deviation)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
 model.eval()
 with torch.no_grad():
     print(f"R² on {len(test[0])} other patients: {r2_score(test[1], model(test[0])[:, 0]):.2f}")
@@ -48,7 +48,7 @@ with torch.no_grad():
 # %%
 # Fit
 # ---
-# Numbers as labels make it a regression. The surrogate is support vector regression; ``C`` and the width of
+# Floats as targets make it a regression. The surrogate is support vector regression; ``C`` and the width of
 # its tube are chosen together, by how well it follows the model.
 
 explainer = whence.DualDA(show_progress=False).fit(model, train)
@@ -58,18 +58,18 @@ print(explainer.faithfulness(test[0]))
 # %%
 # Up and down
 # -----------
-# Scores are in the units of the target. They sum to the surrogate's prediction, from the mean on.
+# Scores are in the units of the target. The mean plus their sum is the surrogate's prediction.
 
 scores = explainer.attribute(test[0])
 predicted = explainer.task_.base + np.asarray(scores.sum(1))
 base = float(explainer.task_.base[0])
 up, down = (float(scores[0][scores[0] * sign > 0].sum()) for sign in (1, -1))
-print(f"mean {base:.0f}, pulled up by {up:.0f}, down by {-down:.0f}: {float(predicted[0]):.0f}")
+print(f"mean {base:.0f}, raised by {up:.0f}, lowered by {-down:.0f}: {float(predicted[0]):.0f}")
 with torch.no_grad():
-    print(f"the model says {float(model(test[0][:1])):.0f}, a year later it was {float(test[1][0]):.0f}")
+    print(f"the model predicts {float(model(test[0][:1])):.0f}, a year later it was {float(test[1][0]):.0f}")
 
 # %%
-# The figure has a bar per measure, of the patient and of those who pull.
+# The figure has one bar per measure, for the patient and for each training sample.
 
 why = explainer.explain(test[0][:1], k=3, truth=test[1][:1])
 figure = why.plot()
@@ -85,4 +85,4 @@ axis.set_xlabel("the model's prediction")
 _ = axis.set_ylabel("mean + sum of scores")
 
 # %%
-# Several numbers at once, labels that are on or off, and what is not supported: :doc:`/tasks`.
+# Several outputs, many labels, and what is not supported: :doc:`/tasks`.

@@ -3,8 +3,8 @@ Explain a text classifier
 =========================
 
 Which training texts does a prediction come from, and which words of them? The texts are on every machine
-that has whence: the first sentences of docstrings of numpy, torch and matplotlib. A tiny transformer learns
-to predict which package a sentence is from. With your own model, skip to *Fit*.
+that has whence: first sentences of docstrings of numpy, torch and matplotlib. A tiny transformer learns to
+predict which package a sentence is from. With your own model, skip to *Fit*.
 """
 
 import importlib
@@ -66,7 +66,7 @@ def sentences(package: str) -> list[str]:
 
 
 # %%
-# As many of each package, in a fixed random order; a fifth is kept for testing.
+# The same number from each package, in a fixed random order; a fifth is kept for testing.
 
 texts = {package: sentences(package) for package in MODULES}
 each = min(N // 3, *map(len, texts.values()))
@@ -77,10 +77,9 @@ train, test = pairs[len(pairs) // 5 :], pairs[: len(pairs) // 5]
 print(f"{len(train)} sentences to learn, {len(test)} to test, {each} of each package")
 
 # %%
-# A tokeniser and a tiny transformer
+# A tokenizer and a tiny transformer
 # ----------------------------------
-# Words become pieces, and a BERT of two layers learns from them, from nothing. This is the part that you
-# already have.
+# A BERT of two layers is trained from scratch. This is the part that you already have.
 
 wordpiece = Tokenizer(models.WordPiece(unk_token="[UNK]"))
 wordpiece.normalizer = normalizers.BertNormalizer()
@@ -92,13 +91,13 @@ wordpiece.train_from_iterator(
 wordpiece.post_processor = processors.TemplateProcessing(
     single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
 )
-tokeniser = PreTrainedTokenizerFast(
+tokenizer = PreTrainedTokenizerFast(
     tokenizer_object=wordpiece, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
 )
 
 torch.manual_seed(0)
 config = BertConfig(
-    vocab_size=len(tokeniser),
+    vocab_size=len(tokenizer),
     hidden_size=64,
     num_hidden_layers=2,
     num_attention_heads=4,
@@ -111,20 +110,20 @@ model = BertForSequenceClassification(config)
 
 def batch(part: list[tuple[str, int]]) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     """Return the model's inputs, padded to the longest text, and the labels."""
-    encoded = tokeniser(
+    encoded = tokenizer(
         [text for text, _ in part], padding=True, return_tensors="pt", return_token_type_ids=False
     )
     return dict(encoded), torch.tensor([label for _, label in part])
 
 
-optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 for _ in range(6):
     for rows in torch.randperm(len(train)).split(32):
         inputs, labels = batch([train[i] for i in rows])
         loss = model(**inputs, labels=labels).loss
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
 model.eval()
 
 with torch.no_grad():
@@ -135,11 +134,10 @@ print(f"{(predicted == labels).float().mean():.1%} of the test sentences are rig
 # %%
 # Fit
 # ---
-# Texts go in unchanged, with the tokeniser as ``preprocess``: given itself, it also shows tokens as
-# words.
+# Pass the texts unchanged, with the tokenizer. It prepares the inputs and shows tokens as words.
 
 data = [text for text, _ in train], torch.tensor([label for _, label in train])
-explainer = whence.DualDA(show_progress=False).fit(model, data, preprocess=tokeniser)
+explainer = whence.DualDA(show_progress=False).fit(model, data, tokenizer=tokenizer)
 print(
     f"C = {explainer.C_:.2g}, gap {explainer.gap_:.1e}, agreement with the model {explainer.agreement_:.1%}"
 )
@@ -147,8 +145,8 @@ print(
 # %%
 # Which sentences, and which words?
 # ---------------------------------
-# Blue words support the predicted package, orange ones contradict it; a column of the training texts is
-# paired with the same test text, so that the words below say what *this pair* has in common.
+# Blue words support the predicted package, orange words contradict it. Each training text is paired with the
+# test text, so that the words below it show what *this pair* has in common.
 
 asked = [text for text, _ in test][:1]
 top = explainer.top_k(asked, k=3)
@@ -162,5 +160,5 @@ why = explainer.explain(asked, k=3, truth=[test[0][1]])
 figure = why.plot()
 
 # %%
-# A Hugging Face model that you load works the same: ``fit(model, dataset, preprocess=tokeniser)``. Worked
-# out on BBC News with MiniLM and with a language model of 135 million weights: :doc:`/examples`.
+# A Hugging Face model that you load works in the same way: :doc:`/model_huggingface`. Examples on BBC News
+# with MiniLM and with a language model of 135 million weights: :doc:`/research/examples`.

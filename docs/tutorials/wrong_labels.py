@@ -1,9 +1,9 @@
 """
-Find wrong labels, put them right, train again
-==============================================
+Find wrong labels, correct them, train again
+============================================
 
-Three labels in ten are wrong. We train on them without knowing, ask whence which labels to look at, put
-those right that a person would, and train again.
+Three labels in ten are wrong. We train on them without knowing, ask whence which labels to check, correct
+those, and train again.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from whence import audit, sample
 # %%
 # A training set with wrong labels
 # --------------------------------
-# Three tenths of the labels are replaced by another class at random. From here on only ``labels`` is known;
+# Three tenths of the labels are replaced by another class at random. From here on we use ``labels`` only;
 # ``data.train_labels`` is kept for the end.
 
 N = int(os.environ.get("WHENCE_TUTORIAL_SAMPLES", "2000"))
@@ -34,10 +34,10 @@ before = sample.accuracy(model, data.test_images, data.test_labels)
 print(f"accuracy on the test images: {before:.1%}")
 
 # %%
-# Ask
-# ---
-# The audit ranks all training samples, the most suspicious first, and says which class it would give each.
-# It is stored as a table with ``suspects.to_csv("labels.csv")``, and on a page with ``whence serve``.
+# Rank
+# ----
+# The audit ranks the training samples, most suspicious first, and suggests a label for each.
+# ``suspects.to_csv("labels.csv")`` writes the table; ``whence serve`` shows it as a page.
 
 explainer = whence.DualDA(show_progress=False).fit(
     model, (data.train_images, labels), class_names=data.class_names
@@ -57,17 +57,17 @@ for axis, place, suggested in zip(axes.flat, suspects.indices, suspects.suggeste
     axis.axis("off")
 
 # %%
-# How many of the first ones are really wrong? Here we know.
+# How many of the first ones are really wrong? Here we know the answer.
 
 wrong = np.isin(suspects.indices, flipped)
 for n in (20, 100, len(wrong)):
     print(f"of the first {min(n, len(wrong)):3} labels, {wrong[:n].mean():.0%} are wrong")
 
 # %%
-# Put right
-# ---------
-# Whoever looks at the list keeps the right labels and corrects the wrong ones. We play that person with the
-# true labels, for the samples that were listed, and no further.
+# Correct
+# -------
+# A person who checks the list keeps right labels and corrects wrong ones. We simulate this with the true
+# labels, for the listed samples only.
 
 fixed = labels.clone()
 fixed[suspects.indices] = data.train_labels[suspects.indices]
@@ -77,7 +77,7 @@ for name, each in (("before", labels), ("after", fixed)):
 # %%
 # Train again
 # -----------
-# Two seeds each, since training has chance in it.
+# Two seeds each, because training is random.
 
 
 def accuracies(labels: torch.Tensor) -> list[float]:
@@ -92,13 +92,13 @@ def accuracies(labels: torch.Tensor) -> list[float]:
 
 
 for name, each in (
-    ("as they were found", labels),
-    ("after fixing", fixed),
+    ("as found", labels),
+    ("corrected", fixed),
     ("all right", data.train_labels),
 ):
-    print(f"labels {name:18}  " + "  ".join(f"{value:.1%}" for value in accuracies(each)))
+    print(f"labels {name:10}  " + "  ".join(f"{value:.1%}" for value in accuracies(each)))
 
 # %%
-# What the list can do depends on the network: one that has memorised its wrong labels no longer
-# shows them. When it misleads, and how it compares with cleanlab: :doc:`/audit`. A fitted explainer follows
-# fixed labels without a new fit, ``explainer.update(relabel={17: 3})``: :doc:`/changes`.
+# A network that has memorised its wrong labels hides them. What to do then, and a comparison with cleanlab:
+# :doc:`/labels`. A fitted explainer follows corrected labels without a new fit,
+# ``explainer.update(relabel={17: 3})``: :doc:`/changes`.

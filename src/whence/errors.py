@@ -48,13 +48,13 @@ class ModelError(WhenceError):
 
 
 class HeadError(ModelError):
-    """The model's output for a sample is not what its last linear layer makes; ``row`` is its batch's row."""
+    """The model's output for a sample is not its last linear layer's; ``row`` is its row in the batch."""
 
     def __init__(self, row: int, layer: str, what: str, sample: str | None = None) -> None:
         super().__init__(
             f"The model's output must be that of its layer {layer!r} for every sample, since that layer is "
             f"what is explained. For {sample or f'row {row} of the batch'} {what}. Give the model without "
-            "what it does after the layer, or name another layer as 'layer'."
+            "what it does after the layer, or name another one by 'layer'."
         )
         self.row, self.layer, self.what = row, layer, what
 
@@ -76,7 +76,7 @@ class WorkerError(WhenceError):
 
 
 class LostError(WorkerError):
-    """Some of the objects that an engine held were lost, and made again without what they knew."""
+    """Some of the objects that an engine held were lost, and made again without their state."""
 
     def __init__(self, places: list[int], why: str) -> None:
         super().__init__(why)
@@ -88,11 +88,11 @@ class DataWarning(UserWarning):
 
 
 class AgreementWarning(UserWarning):
-    """The surrogate often names another class than the model."""
+    """The surrogate often predicts another class than the model."""
 
 
 class ChoiceWarning(UserWarning):
-    """The choice of C ended at an edge of the values that were tried."""
+    """The choice of C ended at an edge of the values that were tried, and the surrogate agrees poorly."""
 
 
 class ConvergenceWarning(UserWarning):

@@ -1,4 +1,4 @@
-"""Measures of how good attributions and their relevance maps are."""
+"""Evaluation of attribution methods and relevance maps: metrics, protocols and reports."""
 
 from whence.methods.random import RandomAttributor
 from whence.metrics.coreset import FRACTIONS, coreset, coreset_order, performance, pruned, weighted_mean
@@ -9,6 +9,7 @@ from whence.metrics.faithfulness import (
     surrogate_faithfulness,
 )
 from whence.metrics.lds import compare_lds, lds, lds_reliability, random_subsets
+from whence.metrics.lists import cancellation, specificity
 from whence.metrics.localisation import caught_pairs, localisation
 from whence.metrics.scores import (
     fooled,
@@ -57,6 +58,7 @@ __all__ = [
     "Word",
     "add_keywords",
     "add_shortcut",
+    "cancellation",
     "caught_pairs",
     "compare_lds",
     "coreset",
@@ -87,6 +89,7 @@ __all__ = [
     "sparsified",
     "sparsified_faithfulness",
     "sparsity_curve",
+    "specificity",
     "subset",
     "support_counts",
     "surrogate_faithfulness",

@@ -1,4 +1,4 @@
-"""The command ``whence evaluate``: show what protocols cost, run them, and write results and pages."""
+"""The command ``whence evaluate``: plan and run protocols, and write results and pages."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ def run(
     show_progress: bool = True,
     say: Callable[[str], Any] = print,
 ) -> list[Path]:
-    """Run a protocol, or all of a suite; return the pages, none for a dry run.
+    """Run a protocol, or all protocols of a suite, and return the pages; a dry run has none.
 
-    Protocols of a suite that cannot be run are reported, and the others are run.
+    If a protocol of a suite fails, the error is reported and the others are run.
 
     Parameters
     ----------
     name
-        Of a packaged protocol or suite, or the path of a TOML file.
+        Name of a packaged protocol or suite, or the path of a TOML file.
     data
         Folder with the data sets; None is ``WHENCE_DATA`` or ``~/.cache/whence/data``.
     out
-        Folder for results, page, models and finished cells; a run that was stopped resumes there. For a suite
-        it has a folder per protocol, and a page for protocols that belong together.
+        Folder for results, page, models and finished cells; a stopped run resumes from it. For a suite it has
+        one folder per protocol, and a page per group of protocols.
     methods
         Names of the methods to keep; None keeps all.
     dry_run
-        Only report what would be done.
+        Only report the plan.
     show_progress
         Show progress bars.
     say
@@ -72,7 +72,7 @@ def run(
             failed.append(one.name)
     pages += _write_together(wanted, out, say)
     if failed:
-        raise WhenceError(f"These protocols could not be run, for what is said above: {', '.join(failed)}.")
+        raise WhenceError(f"These protocols failed, with the errors above: {', '.join(failed)}.")
     return pages
 
 
@@ -86,12 +86,12 @@ def _run_one(
 
 
 def _write_together(wanted: protocol.Suite, out: Path, say: Callable[[str], Any]) -> list[Path]:
-    """Write the pages of several protocols of a suite, as far as there are results of all of them."""
+    """Write the joint pages of a suite's protocols, where all of them have results."""
     pages = []
     for name, together in wanted.together.items():
         parts = [out / Path(one).stem / "results.parquet" for one in together.protocols]
         if missing := [part.parent.name for part in parts if not part.exists()]:
-            say(f"{name}: no page of all yet, for there are no results of {', '.join(missing)}.")
+            say(f"{name}: no joint page yet. Results are missing for {', '.join(missing)}.")
             continue
         found = join_protocols([results.read(part) for part in parts], name, together.title)
         results.write(out / f"{name}.parquet", found)
@@ -101,7 +101,7 @@ def _write_together(wanted: protocol.Suite, out: Path, say: Callable[[str], Any]
 
 
 def _say_plan(wanted: protocol.Protocol, say: Callable[[str], Any]) -> None:
-    """Print what will be done, and what it costs."""
+    """Print the plan and its estimated cost."""
     items = plan(wanted)
     say(f"{wanted.name}: {wanted.title}")
     for item in items:

@@ -1,4 +1,4 @@
-"""How sure a mean is, and which means differ, where observations come in groups."""
+"""Standard errors of means, and tests of their differences, for grouped observations."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from whence.metrics.lds import tied
 
 
 def standard_error(values: Doubles, groups: Ints) -> Doubles:
-    """Standard errors (M,) of the means of values (M, P) whose columns are alike within a group.
+    """Return standard errors (M,) of the means of values (M, P) whose columns are correlated within groups.
 
-    √(G/(G−1) Σ_g (Σ_{p in g} (v_p − v̄))²) / P for G groups. With one column per group that is the usual
-    standard deviation over √P; where the columns of a group agree, they count as one.
+    √(G/(G−1) Σ_g (Σ_{p in g} (v_p − v̄))²) / P for G groups. With one column per group this is the usual
+    standard deviation over √P; equal columns of a group count as one.
 
     Examples
     --------
@@ -33,8 +33,8 @@ def standard_error(values: Doubles, groups: Ints) -> Doubles:
 def ties(values: Doubles, groups: Ints, *, level: float = 0.95, draws: int = 4_000, seed: int = 0) -> Mask:
     """Return which rows of values (M, P) have means that cannot be distinguished, shape (M, M).
 
-    Whole groups are drawn with replacement, the same for all rows; two rows are tied where the interval that
-    holds ``level`` of the drawn differences of their means holds 0. No correction is made for many rows.
+    Groups are drawn with replacement, the same for all rows. Two rows are tied if the interval with ``level``
+    of the drawn differences of their means contains 0. There is no correction for multiple comparisons.
     """
     sums, sizes = _by_group(values, groups)
     G = len(sizes)
@@ -46,11 +46,11 @@ def ties(values: Doubles, groups: Ints, *, level: float = 0.95, draws: int = 4_0
 def ties_of_runs(values: Doubles, *, level: float = 0.95) -> Mask:
     """Return which rows of values (M, S), of M methods in the same S runs, cannot be distinguished, (M, M).
 
-    Methods share runs, such as training seeds, so that a run's effect on all of them is no difference. What
-    is left of v_ms without the means of its method and of its run has (M − 1)(S − 1) degrees of freedom and
-    the pooled variance s² = Σ_ms (v_ms − v̄_m − v̄_s + v̄)² / ((M − 1)(S − 1)). Two rows are tied where their
-    means are at most t s √(2/S) apart, with the quantile t of Student's distribution that leaves
-    (1 − level)/2 above it. All methods are taken to spread alike; no correction is made for many rows.
+    Methods share runs, such as training seeds, so that a run's effect on all of them cancels. The residuals
+    of v_ms after removing the means of its method and of its run have (M − 1)(S − 1) degrees of freedom and
+    the pooled variance s² = Σ_ms (v_ms − v̄_m − v̄_s + v̄)² / ((M − 1)(S − 1)). Two rows are tied if their
+    means are at most t s √(2/S) apart, where t is the (1 + level)/2 quantile of Student's distribution. All
+    methods are assumed to have the same variance; there is no correction for multiple comparisons.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def ties_of_runs(values: Doubles, *, level: float = 0.95) -> Mask:
 
 
 def _by_group(values: Doubles, groups: Ints) -> tuple[Doubles, Ints]:
-    """Sums (M, G) over the columns of each group, and how many columns each has."""
+    """Return sums (M, G) over the columns of each group, and the sizes (G,) of the groups."""
     _, places = np.unique(groups, return_inverse=True)
     sizes = np.bincount(places)
     return np.array([np.bincount(places, row) for row in values]), sizes

@@ -1,4 +1,4 @@
-"""Pair flipping: how fast a pair's score falls when the features go that its relevance maps point at."""
+"""Pair flipping: how fast a pair's score falls when its most relevant features are removed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from whence.core.arrays import Doubles, Ints, Mask
@@ -27,7 +28,7 @@ Map = npt.NDArray[np.float32]
 Side = Literal["test", "train"]
 
 RANDOM = "random"
-"""The method that knows nothing: units are removed in a random order."""
+"""Name of the baseline that removes units in random order."""
 
 
 @displayed("side", "areas", rows="columns")
@@ -37,13 +38,13 @@ class FlippingResult:
 
     Attributes
     ----------
-    methods : names
-    side : the sample that features were removed from
-    shares : (steps + 1,) of the features removed, from 0 to 1
+    methods : names of the methods
+    side : the sample from which features were removed
+    shares : (steps + 1,) shares of the features removed, from 0 to 1
     curves : (method, steps + 1) mean of τ(removed)/τ(0) over the pairs
     areas : (method, pair) area under each pair's curve; **lower is better**
     scores : (pair,) τ(0); positive for proponents, negative for opponents
-    tests, trains : (pair,) which test sample, and which training sample
+    tests, trains : (pair,) indices of the test and the training samples
     ties : (method, method) whether two mean areas may be equal: the 95 % interval of their difference
         over test samples drawn with replacement holds 0
     """
@@ -66,7 +67,7 @@ class FlippingResult:
 
     @property
     def standard_error(self) -> Doubles:
-        """Standard error of each mean, (method,), NaN of a single test sample, whose pairs count as alike."""
+        """Standard error of each mean, (method,); NaN for a single test sample."""
         return standard_error(self.areas, self.tests)
 
     def columns(self) -> Columns:
@@ -83,11 +84,11 @@ class FlippingResult:
         return table("area", self.methods, cells, np.argsort(self.mean, kind="stable"), self.ties)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything in plain types that JSON takes."""
+        """Return everything in plain JSON types."""
         arrays = ("shares", "curves", "areas", "scores", "tests", "trains", "ties", "mean", "standard_error")
         plain: dict[str, Any] = {"methods": list(self.methods), "side": self.side}
         plain |= {name: getattr(self, name).tolist() for name in arrays}
-        # JSON has no NaN, which the error of a single test is.
+        # JSON has no NaN, the error for a single test.
         plain["standard_error"] = [None if np.isnan(error) else error for error in plain["standard_error"]]
         return plain
 
@@ -98,11 +99,11 @@ class ExplainedPair:
 
     Attributes
     ----------
-    test, train : places of the samples
+    test, train : indices of the samples
     lam : λ, the factor of the score
-    inputs : of either side, as the model takes them, a batch of one
-    features : of either side, (d,) float64
-    explained : by each method but the random one, with maps on either side
+    inputs : the model's inputs by side, a batch of one each
+    features : (d,) float64 by side
+    explained : by each method except the random one, with maps on both sides
     """
 
     test: int
@@ -113,7 +114,7 @@ class ExplainedPair:
     explained: Mapping[str, Contribution]
 
     def map(self, method: str, side: Side) -> Map:
-        """Relevance by a method on one of the samples."""
+        """Return a method's relevance map on one of the samples."""
         maps = self.explained[method]
         return maps.test_map if side == "test" else maps.train_map
 
@@ -121,18 +122,20 @@ class ExplainedPair:
 @displayed("methods", "pairs")
 @dataclass(frozen=True, eq=False)
 class ExplainedPairs:
-    """Pairs with their maps by several methods, to be flipped in several ways.
+    """Pairs with their maps by several methods, ready for flipping.
 
     Attributes
     ----------
-    explainer : whose pairs they are
-    methods : names
+    explainer : the explainer of the pairs
+    methods : names of the methods
     pairs : proponents, then opponents, of each test sample in turn
+    relative : whether scores are relative to the mean training sample
     """
 
     explainer: DualDA
     methods: tuple[str, ...]
     pairs: tuple[ExplainedPair, ...]
+    relative: bool = False
 
     def flip(
         self,
@@ -151,7 +154,7 @@ class ExplainedPairs:
         n_random = check_count("n_random", n_random)
         seed, tokens = check_seed(seed), to_array("keep", keep)
         if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iu"):
-            raise InvalidInputError(f"'keep' must be a list of tokens' numbers. Got {shown(keep)}.")
+            raise InvalidInputError(f"'keep' must be a list of token ids. Got {shown(keep)}.")
         self.explainer.fitted_.require_model().check_unchanged()
         shares = np.arange(steps + 1) / steps
         scores, curves, areas = [], [], []
@@ -167,7 +170,7 @@ class ExplainedPairs:
             sample = Removable.of(pair.inputs[side], baseline, patch, keep)
             counts = np.rint(shares * sample.n_units).astype(np.int64)
             tau = self._scores(pair, side, pair.features[side][None])[0]
-            # Seeded by the pair, so that no other pair and no batch size changes its orders.
+            # Seeded per pair, so that orders depend on no other pair and not on the batch size.
             owners, orders = self._orders(pair, side, sample, np.sign(tau), n_random, [seed, p])
             left = self._without(pair, side, sample, orders, counts[1:]) / tau  # (orders, steps)
             mean = np.array([left[owners == m].mean(axis=0) for m in range(len(self.methods))])
@@ -205,7 +208,7 @@ class ExplainedPairs:
     def _without(
         self, pair: ExplainedPair, side: Side, sample: Removable, orders: Ints, counts: Ints
     ) -> Doubles:
-        """Scores (R, steps) of a pair without the first units, ``counts`` (steps,), of each order."""
+        """Return a pair's scores (R, steps) without the first ``counts`` (steps,) units of each order."""
         ranks = np.argsort(orders, axis=1)
         extractor, width = self.explainer.fitted_.require_model().extractor, self.explainer.batch_size
         n = len(orders) * len(counts)
@@ -218,11 +221,14 @@ class ExplainedPairs:
         return scores.reshape(len(orders), len(counts))
 
     def _scores(self, pair: ExplainedPair, side: Side, features: Tensor) -> Doubles:
-        """τ (n,) of a pair where one side has other features (n, d)."""
-        read = self.explainer.surrogate_.stored.as_read
-        other = read(pair.features["train" if side == "test" else "test"][None])[0]
-        products = read(features.detach().double().cpu()) @ other + self.explainer.constant_**2
-        scores: Doubles = pair.lam * products.numpy()
+        """Return a pair's scores (n,) with other features (n, d) on one side."""
+        surrogate = self.explainer.surrogate_
+        z = {name: surrogate.metric(each[None]) for name, each in pair.features.items()}
+        z[side] = surrogate.metric(features.detach().double().cpu())
+        constant = surrogate.constant**2
+        if self.relative:
+            z["test"], constant = z["test"] - torch.from_numpy(surrogate.solution.means[0]), 0.0
+        scores: Doubles = pair.lam * ((z["test"] * z["train"]).sum(dim=1) + constant).numpy()
         return scores
 
 
@@ -233,8 +239,9 @@ def explain_pairs(
     *,
     target: Any = None,
     methods: Mapping[str, Method | None] | None = None,
+    relative: bool = False,
 ) -> ExplainedPairs:
-    """Explain the strongest pairs of test samples by several methods, once for flips of several kinds.
+    """Explain the strongest pairs of test samples by several methods, for several kinds of flipping.
 
     Parameters are as for ``pair_flipping``.
     """
@@ -254,11 +261,11 @@ def explain_pairs(
         one = take(x, slice(test, test + 1))
         of_test = next(model.batches(one, 1))
         explained = {
-            name: explainer.explain(one, k, targets[test], method=method)[0].pairs
+            name: explainer.explain(one, k, targets[test], method=method, relative=relative)[0].pairs
             for name, method in methods.items()
             if method != RANDOM
         }
-        for same in zip(*explained.values(), strict=True):  # a method changes the maps, and not the pairs
+        for same in zip(*explained.values(), strict=True):  # methods share pairs and differ in maps
             index, lam = same[0].index, same[0].coefficient
             of_train = to_model(model.extractor.model, explainer.fitted_.require_data().take([index]))
             inputs: dict[Side, Any] = {"test": of_test, "train": of_train}
@@ -268,9 +275,9 @@ def explain_pairs(
             )
     if not pairs:
         raise InvalidInputError(
-            "'x' must have proponents or opponents for a method that is not random. Found no pairs."
+            "'x' must have proponents or opponents, and 'methods' one that is not random. Got no pairs."
         )
-    return ExplainedPairs(explainer, tuple(methods), tuple(pairs))
+    return ExplainedPairs(explainer, tuple(methods), tuple(pairs), relative)
 
 
 def pair_flipping(
@@ -287,13 +294,14 @@ def pair_flipping(
     keep: Sequence[int] = (),
     n_random: int = 5,
     seed: int = 0,
+    relative: bool = False,
 ) -> FlippingResult:
-    """Measure how well relevance maps find the features that the scores of pairs rest on.
+    """Measure how well relevance maps find the features that determine the scores of pairs.
 
     The most relevant features of one sample of a pair are removed first, and the pair's score
-    τ = λ (f(x)·f(x_i) + bias) is computed again, λ and the other sample unchanged. The area under
-    τ(removed)/τ(0) over the share removed is **lower the better** the map is. Of an opponent, whose score is
-    negative, the most relevant features are those with the most negative relevance.
+    τ = λ (f(x)·f(x_i) + bias) is computed again, with λ and the other sample unchanged. The **smaller** the
+    area under τ(removed)/τ(0) over the share removed, the better the map. Opponents have negative scores:
+    their most relevant features are those with the most negative relevance.
 
     Parameters
     ----------
@@ -302,33 +310,35 @@ def pair_flipping(
     x
         A batch of test samples, as for ``DualDA.explain``.
     k
-        Proponents, and opponents, of each test sample to take as pairs.
+        Proponents, and opponents, per test sample.
     side
         The sample whose features are removed, by its own map: "test" or "train".
     target
         As for ``DualDA.explain``.
     methods
-        Methods by the names to show: what ``DualDA.explain`` takes as ``method``, None for its default, or
-        "random" for random orders. Without any, the default and random orders.
+        Methods by name: what ``DualDA.explain`` takes as ``method``, None for its default, or "random" for
+        random orders. By default, the default method and random orders.
     steps
-        Equal steps from nothing to everything removed.
+        Number of equal steps from nothing to everything removed.
     patch
-        Side of the squares of pixels that are removed together, by the sum of their relevance.
+        Side of the squares of pixels that are removed together, ordered by the sum of their relevance.
     baseline
-        What takes a removed feature's place: for images "mean" (the image's own mean colour) or "blur" (the
-        image under a Gaussian of an eighth of its size); a number or an array of a sample's shape, such as
-        the mean of the training set; for texts a token's number, such as ``mask_token_id``. A number that
-        many pixels already have cannot remove those.
+        The value of removed features: for images "mean" (the image's own mean colour) or "blur" (the image
+        under a Gaussian of an eighth of its size); a number or an array of a sample's shape, such as the mean
+        of the training set; for texts a token id, such as ``mask_token_id``. A number does not remove pixels
+        that have this value already.
     keep
-        Of texts, tokens that are never removed, such as ``all_special_ids``.
+        For texts, tokens that are never removed, such as ``all_special_ids``.
     n_random
-        Orders that "random" is averaged over.
+        Number of random orders to average.
     seed
-        Of random orders, of the order within equal relevance, and of the comparison.
+        Seed of the random orders, of ties in relevance, and of the comparison.
+    relative
+        Flip scores relative to the mean training sample, λ z_i·(z(x) − z̄), instead of τ.
 
     Returns
     -------
-    FlippingResult; print it for a table.
+    FlippingResult, which prints as a table.
 
     Examples
     --------
@@ -340,7 +350,7 @@ def pair_flipping(
     >>> pair_flipping(explainer, X[:4], baseline=0.0, steps=6).curves.shape
     (2, 7)
     """
-    pairs = explain_pairs(explainer, x, k, target=target, methods=methods)
+    pairs = explain_pairs(explainer, x, k, target=target, methods=methods, relative=relative)
     return pairs.flip(
         side, steps=steps, patch=patch, baseline=baseline, keep=keep, n_random=n_random, seed=seed
     )

@@ -1,4 +1,4 @@
-"""Taking features away from a sample: which of them go together, and what takes their place."""
+"""Removal of features from a sample: units of removal, and the values that replace them."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from whence.model.inputs import each_part
 from whence.relevance.sources import floating, replaced, tokens_of
 
 Baseline = str | float | npt.NDArray[Any] | Tensor
-"""What takes the place of a removed feature; see ``pair_flipping``."""
+"""The value of a removed feature; see ``pair_flipping``."""
 
 
 @dataclass(frozen=True)
 class Removable:
-    """A sample whose features can be taken away, a unit at a time.
+    """A sample whose features can be removed unit by unit.
 
     A unit is a square of pixels over all channels, a token, or one number of any other input.
 
     Attributes
     ----------
     inputs : the sample as the model takes it, a batch of one
-    name : of the input that the units are of
+    name : name of the input that is divided into units
     values : (…) that input
-    substitute : (…) what takes its place
-    units : the unit of each place, −1 where nothing is removed; of an image (height, width)
-    shown : the places that a relevance map has values for; of a text all but padding
+    substitute : (…) the values of removed units
+    units : the unit of each entry, −1 for entries that are never removed; (height, width) for images
+    shown : the entries that a relevance map has values for; for texts all but padding
     """
 
     inputs: Any
@@ -60,7 +60,7 @@ class Removable:
 
     @classmethod
     def _of_text(cls, inputs: Any, baseline: Baseline, patch: int, keep: Sequence[int]) -> Removable:
-        rule = "be a token's number for texts, such as the tokenizer's mask_token_id"
+        rule = "be a token id for texts, such as the tokenizer's mask_token_id"
         check_that(is_integer(baseline), "baseline", rule, baseline)
         _check_single(patch)
         batch = tokens_of(inputs)
@@ -72,12 +72,12 @@ class Removable:
         removable = shown & ~torch.isin(tokens, torch.tensor(list(keep), dtype=tokens.dtype))
         units = torch.where(removable, removable.cumsum(0) - 1, -1)
         if not removable.any():
-            raise InvalidInputError("'keep' must leave tokens that can be removed. Got a text with none.")
+            raise InvalidInputError("'keep' must leave tokens to remove. Got a text with none.")
         return cls(inputs, name, tokens, torch.full_like(tokens, cast(int, baseline)), units, shown)
 
     @cached_property
     def n_units(self) -> int:
-        """How many units there are."""
+        """The number of units."""
         return int(self.units.max()) + 1
 
     def relevance(self, relevance_map: npt.NDArray[np.float32]) -> Doubles:
@@ -88,9 +88,9 @@ class Removable:
         return np.bincount(units[units >= 0], values[units >= 0], self.n_units).astype(np.float64)
 
     def without(self, removed: npt.NDArray[np.bool_]) -> Any:
-        """Return n versions of the sample, without the units that rows of ``removed`` (n, units) mark."""
+        """Return n versions of the sample, each without the units in a row of ``removed`` (n, units)."""
         n = len(removed)
-        never = np.zeros((n, 1), dtype=bool)  # which the unit −1 picks
+        never = np.zeros((n, 1), dtype=bool)  # the mark of unit −1
         marks = torch.from_numpy(np.hstack([removed, never])).to(self.units.device)
         gone = marks[:, self.units]  # (n, …)
         if gone.ndim == self.values.ndim:
@@ -115,11 +115,11 @@ def _numbered(values: Tensor, patch: int) -> Tensor:
 
 
 def _check_single(patch: int) -> None:
-    check_that(patch == 1, "patch", "be 1 for inputs that are no images", patch)
+    check_that(patch == 1, "patch", "be 1 for inputs that are not images", patch)
 
 
 def _substitute(values: Tensor, baseline: Baseline) -> Tensor:
-    """What takes the place of an input's values, in their shape."""
+    """Return the values of removed features, in the shape of ``values``."""
     if not isinstance(baseline, str):
         array = real_array("baseline", baseline).astype(np.float64)
         check_finite("baseline", array)
@@ -142,10 +142,10 @@ def _substitute(values: Tensor, baseline: Baseline) -> Tensor:
 
 
 def removal_order(relevance: Doubles, lots: Ints) -> Ints:
-    """Order units by relevance, largest first; where it is equal, by lot.
+    """Order units by relevance, largest first; ties are broken at random.
 
-    A map that is 0 on most of an image does not define the order there, and must neither gain nor lose by
-    the order in which pixels happen to be stored.
+    A map that is 0 on most of an image does not define the order there. Its result must not depend on the
+    order in which pixels are stored.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a method costs: time, cache and memory."""
+"""The cost of a method: time, cache and memory."""
 
 from __future__ import annotations
 
@@ -26,18 +26,17 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 @displayed()
 @dataclass(frozen=True)
 class Resources:
-    """What fitting a method and explaining some tests cost.
+    """The cost of fitting a method and explaining some tests.
 
     Attributes
     ----------
-    fit_seconds : of ``fit``, the paper's caching time
-    explain_seconds : of attributing all tests together
-    cpu_seconds : of the CPU for both, which other jobs on the machine do not lengthen
-    n_tests : how many those were
-    cache_bytes : what ``fit`` keeps for attributing
-    peak_bytes : how far the process's memory rose above where it was before ``fit``; None where the system
-        does not report it. Memory that an earlier step kept hides part of it: methods are compared best in a
-        process each.
+    fit_seconds : seconds of ``fit``, the paper's caching time
+    explain_seconds : seconds of attributing all tests
+    cpu_seconds : CPU seconds of both, which other jobs on the machine do not lengthen
+    n_tests : number of tests
+    cache_bytes : size of what ``fit`` keeps
+    peak_bytes : by how much the process's memory rose above its value before ``fit``; None if the system does
+        not report it. Memory kept by an earlier step hides part of it: compare methods in separate processes.
     peak_device_bytes : the largest amount allocated on the GPU; None without one
     """
 
@@ -50,7 +49,7 @@ class Resources:
     peak_device_bytes: int | None
 
     def after(self, *before: Spent) -> Resources:
-        """Return what the method costs alone, with what it took over, one after another, from others."""
+        """Return the cost including what the method reused from others, listed in ``before``."""
         peaks = self.peak_bytes, self.peak_device_bytes
         for one in reversed(before):
             peaks = one.peak_before(*peaks)
@@ -66,13 +65,13 @@ class Resources:
 @displayed()
 @dataclass(frozen=True)
 class Spent:
-    """What it cost to make something that several methods take over.
+    """The cost of something that several methods reuse.
 
     Attributes
     ----------
-    seconds, cpu_seconds : of the clock, and of the CPU
-    kept_bytes : what it holds afterwards
-    peak_bytes, peak_device_bytes : how far memory rose meanwhile; None as in ``Resources``
+    seconds, cpu_seconds : wall-clock and CPU seconds
+    kept_bytes : its size
+    peak_bytes, peak_device_bytes : by how much memory rose meanwhile; None as in ``Resources``
     """
 
     seconds: float
@@ -82,7 +81,7 @@ class Spent:
     peak_device_bytes: int | None
 
     def peak_before(self, host: int | None, device: int | None) -> tuple[int | None, int | None]:
-        """Return how far memory rises by this and by what follows, which rises by so much on top of it."""
+        """Return by how much memory rises in all, if the next step raises it by ``host`` and ``device``."""
         rise = None if host is None else max(self.peak_bytes or 0, self.kept_bytes + host)
         # The device counts what was allocated before.
         return rise, None if device is None else max(self.peak_device_bytes or 0, device)
@@ -90,7 +89,7 @@ class Spent:
 
 @displayed()
 class Measured(NamedTuple):
-    """A fitted attributor, its scores (test, train), and what both cost."""
+    """A fitted attributor, its scores (test, train), and the cost of both."""
 
     attributor: Attributor
     scores: Tensor
@@ -98,7 +97,7 @@ class Measured(NamedTuple):
 
 
 def spending(make: Callable[[], Thing], size: Callable[[Thing], int]) -> tuple[Thing, Spent]:
-    """Make something in this process, and record its cost; ``size`` returns the bytes that it holds."""
+    """Call ``make`` in this process and record its cost; ``size`` returns the bytes of the result."""
     started, began = time.perf_counter(), time.process_time()
     with engine.using("local"), _peak() as peak:
         made = make()
@@ -107,18 +106,18 @@ def spending(make: Callable[[], Thing], size: Callable[[Thing], int]) -> tuple[T
 
 
 def measure(fit: Callable[[], Attributor], x: Any, target: Any = None) -> Measured:
-    """Fit a method and explain tests with it, in this process, and record what that costs.
+    """Fit a method and explain tests with it in this process, and record the cost.
 
     Parameters
     ----------
     fit
-        Makes and fits the attributor: ``lambda: DualDA().fit(model, data)``.
+        Function that makes and fits the attributor: ``lambda: DualDA().fit(model, data)``.
     x, target
         The tests, as for ``Attributor.attribute``.
     """
     check_callable("fit", fit, "a function that makes and fits an attributor")
     n, began = check_batch(x), time.process_time()
-    with engine.using("local"), _peak() as peak:  # of other processes nothing would be seen
+    with engine.using("local"), _peak() as peak:  # other processes cannot be measured
         attributor = fit()
         check_that(isinstance(attributor, Attributor), "fit", "return a fitted attributor", attributor)
         started = time.perf_counter()
@@ -140,13 +139,13 @@ def measure(fit: Callable[[], Attributor], x: Any, target: Any = None) -> Measur
 
 @contextmanager
 def _peak() -> Iterator[dict[str, int]]:
-    """Return a record that holds, after the block, by how many bytes memory rose within it."""
+    """Yield a record that holds, after the block, by how many bytes memory rose."""
     rises: dict[str, int] = {}
     gpu = torch.cuda.is_available()
     if gpu:
         torch.cuda.reset_peak_memory_stats()
     before = None
-    with suppress(OSError):  # forget the highest memory so far, where Linux lets us
+    with suppress(OSError):  # reset the peak where Linux allows it
         _CLEAR.write_text("5", encoding="ascii")
         before = _kilobytes("VmRSS")
     yield rises

@@ -1,4 +1,4 @@
-"""Tables that a user writes, such as a protocol's, checked by pydantic, with errors in our words."""
+"""Validation of tables that users write, such as protocols, by pydantic, with errors of whence."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class Table(BaseModel):
-    """A table of named values, in which nothing stands for something else: no text for a number."""
+    """A table of named values with strict types: a text is not a number."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
 
 
 def ours(argument: str, registry: Registry[Any] | None = None) -> AfterValidator:
-    """Accept a name that is registered, or the ``module:name`` of something that is the user's own."""
+    """Accept a registered name, or ``module:name`` of a user's own object."""
 
     def check(value: str) -> str:
         names = [] if registry is None else registry.names()
@@ -38,16 +38,16 @@ def ours(argument: str, registry: Registry[Any] | None = None) -> AfterValidator
 
 
 def validated(kind: type[Kind], values: Any, where: str = "") -> Kind:
-    """Read a table, or raise InvalidInputError with the key, the rule, the value and what is known.
+    """Read a table, or raise InvalidInputError with the key, the rule, the value and the known keys.
 
     Parameters
     ----------
     kind
-        Of the table.
+        Class of the table.
     values
         What the user wrote.
     where
-        What the table is called; keys are named as parts of it.
+        Name of the table, the prefix of keys in errors.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def validated(kind: type[Kind], values: Any, where: str = "") -> Kind:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
     cause = first.get("ctx", {}).get("error")
-    if isinstance(cause, InvalidInputError):  # of a check of ours
+    if isinstance(cause, InvalidInputError):  # from one of our own checks
         raise cause
     *outer, last = first["loc"] or ("",)
     place = ".".join([*([where] if where else []), *(str(part) for part in first["loc"])])
@@ -72,7 +72,7 @@ def validated(kind: type[Kind], values: Any, where: str = "") -> Kind:
             f"The keys of {table} must be among {', '.join(_keys(kind, outer))}. Got {last!r}."
         )
     if first["type"] == "missing":
-        raise InvalidInputError(f"'{place}' must be given.")
+        raise InvalidInputError(f"'{place}' is required. Add it to the table.")
     rule = first["msg"].removeprefix("Input should be ").replace("greater than or equal to", "at least")
     rule = rule.replace("less than or equal to", "at most").removeprefix("Value error, ")
     rule = rule.replace("List should have", "a list of").partition(" after validation")[0]
@@ -80,7 +80,7 @@ def validated(kind: type[Kind], values: Any, where: str = "") -> Kind:
 
 
 def _keys(kind: Any, path: Sequence[int | str]) -> list[str]:
-    """Names of the fields of the table that a path leads to."""
+    """Return the field names of the table at a path."""
     for part in path:
         kind = get_args(kind)[-1] if isinstance(part, int) else kind.model_fields[part].annotation
         if get_origin(kind) in (Union, UnionType):

@@ -26,3 +26,12 @@ def test_unknown_options_and_values_are_refused():
         result = CliRunner().invoke(cli.app, arguments)
         assert result.exit_code == 2
         assert expected in result.output
+
+
+def test_help_fits_a_terminal_of_80_columns_uncut(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    names = [item.callback.__name__ for item in cli.app.registered_commands]
+    for arguments in ([], *([name] for name in names), ["cache"], ["cache", "ls"], ["cache", "rm"]):
+        lines = CliRunner().invoke(cli.app, [*arguments, "--help"]).stdout.splitlines()
+        assert max(map(len, lines)) <= 80
+        assert not [line for line in lines if line.endswith("...") and "Usage" not in line]

@@ -45,10 +45,8 @@ def test_choice_follows_its_rules():
             return x
 
     class Explainer:
-        def attribute(self, x, target):
-            return torch.tensor(
-                [[3.0, -1.0], [3.0, -2.5], [3.0, -2.9], [5.0, -1.0], [5.0, -1.0], [3.0, -0.1]]
-            )
+        def decision_function(self, x):
+            return torch.tensor([[3.0, 0.5], [3.0, 1.0], [0.2, 0.1], [5.0, 1.0], [5.0, 1.0], [0.0, 9.0]])
 
         def predict(self, x):
             return torch.tensor([0, 0, 0, 0, 0, 1])

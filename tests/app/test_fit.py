@@ -110,7 +110,7 @@ def test_options_reach_the_fit(place: Path) -> None:
         (["--preprocess", "my_module:nothing"], r"'preprocess': the module"),
         (["--preprocess", "my_module:text"], r"'preprocess' must be.*Got 'hello'"),
         (["--data", "my_module:Broken"], r"Sample 7 .*image file is truncated.*on_error=\"skip\""),
-        (["--model", "my_module:Softmax"], r"'inner\.2'"),
+        (["--model", "my_module:Softmax", "--layer", "inner.0"], r"'layer' must rank .*'inner\.2'"),
         (["--layer", "nothing"], r"'layer' must name a linear layer"),
         (["--C", "best"], r"'C' must be \"auto\" or a number above 0. Got 'best'"),
         (["--C", "-1"], r"'C' must be a finite number above 0. Got -1.0"),
@@ -163,8 +163,8 @@ def test_a_file_that_names_the_bank_is_read_by_other_commands(place: Path) -> No
     named = run(*asked)
     assert named.exit_code == copied.exit_code == 0, named.output
     assert named.stdout == copied.stdout
-    told = json.loads(run("info", "x.whence", "--json").stdout)
-    assert told["features"].startswith("in bank-")
+    shown = json.loads(run("info", "x.whence", "--json").stdout)
+    assert shown["features"].startswith("in bank-")
     CliRunner().invoke(cli.app, ["cache", "rm", "--all"])
     assert "which is not there" in refused(CliRunner().invoke(cli.app, asked))
 
@@ -184,7 +184,7 @@ def test_fit_needs_a_model_or_a_configuration(fitted: Path) -> None:
     assert "--model must be given" in str(mistake("fit", "--out", "y.whence"))
     assert "--data must be given" in str(mistake("fit", "--model", "my_module:build", "--out", "y.whence"))
     (fitted / "bad.json").write_text("{")
-    assert "no configuration" in str(mistake("fit", "--config", "bad.json", "--out", "y.whence"))
+    assert "not a configuration" in str(mistake("fit", "--config", "bad.json", "--out", "y.whence"))
 
 
 def test_a_configuration_comes_without_other_options(fitted: Path) -> None:
@@ -243,9 +243,9 @@ def test_every_task_is_fitted_attributed_explained_and_reported(
         assert says in found["Faithfulness"]
         assert found["Next"] == "whence serve x.whence --trust"
     assert json.loads((place / "x.whence.json").read_text())["task"] == task
-    told = run("attribute", "x.whence", "--tests", "0", "-k", "2")
+    shown = run("attribute", "x.whence", "--tests", "0", "-k", "2")
     sides = "pulls up (+) and down (−)" if task == "regression" else "evidence for (+) and against (−)"
-    assert sides in told.stdout
+    assert sides in shown.stdout
     run("explain", "x.whence", "--tests", "0-1", "--out", "why")
     assert (place / "why" / "index.html").exists()
     assert (place / "why" / "test-1.png").exists()

@@ -44,10 +44,10 @@ def test_info_of_effects_that_were_fitted_with_options_of_their_own(place: Path)
 
 
 def test_features_at_unit_length_by_an_option(place: Path) -> None:
-    said = fit("--option", "normalise=true").stdout
+    said = fit("--option", "metric=unit").stdout
     assert "read at unit length" in said
     found = json.loads(run("info", "x.whence", "--json").stdout)
-    assert found["parameters"]["normalise"] is True
+    assert found["parameters"]["metric"] == "unit"
     assert "read at unit length" not in fit().stdout
 
 

@@ -90,12 +90,12 @@ def test_several_corpora_and_updates_are_of_all_documents(words: Path) -> None:
     run(*FIT)
     said = run("update", "x.whence", "--add", "my_words:more", "--remove", "2").stdout
     assert "4 samples added, 4 samples removed" in said
-    for name, told in (("both", {TEXTS[2], TEXTS[3]}), ("x", {TEXTS[3]})):
+    for name, titles in (("both", {TEXTS[2], TEXTS[3]}), ("x", {TEXTS[3]})):
         run(
             "explain", f"{name}.whence", "--prompt", "mira lives in", "--continuation", " tolm", "--out", name
         )
         found = json.loads((words / name / "trace.json").read_text())
-        assert {one["title"] for one in found["tokens"][0]["proponents"]} == told
+        assert {one["title"] for one in found["tokens"][0]["proponents"]} == titles
     run("explain", "x.whence", "--prompt", "the mat is", "--continuation", " blue", "--out", "new")
     found = json.loads((words / "new" / "trace.json").read_text())
     assert "the mat is blue ." in {one["title"] for one in found["tokens"][0]["proponents"]}

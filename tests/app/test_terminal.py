@@ -44,7 +44,7 @@ def test_interrupt_is_clean_and_the_next_run_resumes(place: Path) -> None:
     with command(place, *arguments) as process:
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert re.fullmatch(r"Warning: The surrogate names the model's class for .* of 88 .*\n", err)
+    assert re.fullmatch(r"Warning: The surrogate predicts the model's class for .* of 88 .*\n", err)
     assert f"88 rows × 5, resumed at sample {done}, " in out
 
 

@@ -14,6 +14,7 @@ from tests.attribution.test_explain import K, cnn, images
 from tests.helpers.lazy import Samples
 from whence import Effects
 from whence.surrogate.effects import Output
+from whence.surrogate.scores import Contrast
 
 OUTPUTS: list[Output] = ["logit", "margin", "log_prob"]
 
@@ -35,19 +36,35 @@ def features(explainer: Effects, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("output", OUTPUTS)
 @pytest.mark.parametrize("layers", ["last", "auto"])
 def test_vectors_at_the_features_give_back_the_effects(output: Output, layers: str) -> None:
-    explainer, x = fitted(output=output, layers=layers), images()[0][:3]
+    explainer, x = fitted(False, output=output, layers=layers), images()[0][:3]
     effects, f = explainer.attribute(x).double(), features(explainer, x)
     for n, why in enumerate(explainer.explain(x, k=K)):
         indices = [one.index for one in why.pairs]
-        parts = explainer.fitted_.scorer.parts(f[n : n + 1], why.target, indices)
-        found = parts.on_test.double() @ f[n].double() + parts.bias
+        parts = explainer.fitted_.scorer.parts(f[n : n + 1], Contrast(why.target), indices)
         expected = effects[n, indices]
-        rest = (parts.on_train.double() * parts.vectors.double()).sum(1) - expected
-        assert (rest.abs() > 0).all()  # the bias, which on the training sample has another part
         assert len(indices) == int((effects[n] != 0).sum())
-        near = 1e-5 * float(expected.abs().max())
-        torch.testing.assert_close(found, expected, rtol=1e-4, atol=near)
-        assert [one.score for one in why.pairs] == pytest.approx(expected.tolist(), rel=1e-4, abs=near)
+        near = {"rtol": 1e-4, "atol": 1e-5 * float(expected.abs().max())}
+        torch.testing.assert_close(parts.on_test.double() @ f[n].double(), expected, **near)
+        torch.testing.assert_close((parts.on_train * parts.vectors.double()).sum(1), expected, **near)
+        assert [one.score for one in why.pairs] == pytest.approx(
+            expected.tolist(), rel=1e-4, abs=near["atol"]
+        )
+
+
+def test_with_a_bias_they_are_the_slope_of_the_effects(explainer: Effects) -> None:
+    """Effects on a logit are linear in the features of the test, but for what the bias adds."""
+    f = features(explainer, images()[0][:1])
+    moved = f + torch.randn(f.shape, generator=torch.Generator().manual_seed(0))
+    parts = explainer.fitted_.scorer.parts(f, Contrast(1), list(range(45)))
+    before, after = (explainer.attribute(features=at, target=1)[0].double() for at in (f, moved))
+    near = {"rtol": 1e-3, "atol": 1e-5 * float(before.abs().max())}
+    torch.testing.assert_close(parts.on_test @ (moved - f)[0].double(), after - before, **near)
+    left = before - parts.on_test @ f[0].double()
+    assert (left.abs() > 0).all()
+    (why,) = explainer.explain(images()[0][:1], k=K, target=1)
+    assert [one.bias for one in why.pairs] == pytest.approx(
+        left[[one.index for one in why.pairs]].tolist(), rel=1e-3, abs=near["atol"]
+    )
 
 
 @pytest.mark.parametrize("output", OUTPUTS)
@@ -80,7 +97,7 @@ def test_maps_sum_to_the_effect(output: Output) -> None:
     explainer = fitted(bias=False, output=output)
     for why in explainer.explain(images()[0][:3], k=4, method="epsilon"):
         for one in why.pairs:
-            assert one.bias == 0
+            assert one.bias == pytest.approx(0, abs=1e-6 * abs(one.score))
             assert one.coefficient is None
             assert float(one.test_map.sum()) == pytest.approx(one.score, rel=1e-4)
             assert float(one.train_map.sum()) == pytest.approx(one.score, rel=1e-4)

@@ -32,7 +32,7 @@ EXACT = replace(EPSILON, epsilon=1e-12)
 
 def fitted(layers: Any = "all", model: nn.Module | None = None, **options: Any) -> DualDA:
     options = {"C": 0.1, "show_progress": False, **options}
-    return DualDA(layers=layers, **options).fit(cnn() if model is None else model, images())
+    return DualDA(metric="raw", layers=layers, **options).fit(cnn() if model is None else model, images())
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_what_belongs_to_the_model_stays_the_models_own(explainer: DualDA) -> No
 
 
 def test_the_last_layer_is_what_it_always_was() -> None:
-    plain = DualDA(C=0.1, show_progress=False).fit(cnn(), images())
+    plain = DualDA(metric="raw", C=0.1, show_progress=False).fit(cnn(), images())
     for layers in ("last", 1):
         other = fitted(layers)
         assert np.array_equal(other.coef_, plain.coef_)
@@ -117,9 +117,9 @@ def test_a_projected_block_gives_back_all_that_it_got() -> None:
     body = nn.Linear(12, 1500, bias=False), nn.ReLU(), nn.Linear(1500, 6, bias=False), nn.ReLU()
     model = nn.Sequential(*body, nn.Linear(6, 3)).double()
     x, y = torch.randn(30, 12).double(), torch.arange(30) % 3
-    explainer = DualDA(C=0.1, bias=False, layers="all", show_progress=False).fit(model, (x, y))
+    explainer = DualDA(metric="raw", C=0.1, bias=False, layers="all", show_progress=False).fit(model, (x, y))
     assert explainer.layers_.widths == (1024, 6)
-    for one in explainer.explain(x[:1], k=3, method=EXACT)[0].pairs:
+    for one in explainer.explain(x[:1], k=3, method=EXACT, relative=False)[0].pairs:
         assert float(one.test_map.sum()) == pytest.approx(one.score, rel=1e-5)
 
 
@@ -131,7 +131,7 @@ def test_captum_and_texts(explainer: DualDA) -> None:
     model, inputs = BERT()
     items = [{**{k: v[i] for k, v in inputs.items()}, "labels": i % 5} for i in range(10)]
     before = snapshot(model)
-    text = DualDA(C=0.1, layers="auto", show_progress=False).fit(model, items)
+    text = DualDA(metric="raw", C=0.1, layers="auto", show_progress=False).fit(model, items)
     with pytest.warns(whence.DataWarning, match="Tokens are shown as numbers"):
         why = text.explain({k: v[:1] for k, v in inputs.items()}, k=20)[0]
     assert len(why.logit_map) == 7  # tokens without padding
@@ -188,7 +188,7 @@ def test_a_crafted_file_is_refused(
 
 
 def test_layers_of_a_method_that_has_none_are_refused(explainer: DualDA, tmp_path: Path) -> None:
-    DualDA(C=0.1, show_progress=False).fit(cnn(), images()).save(tmp_path / "x.whence")
+    DualDA(metric="raw", C=0.1, show_progress=False).fit(cnn(), images()).save(tmp_path / "x.whence")
     arrays, manifest = store.read(tmp_path / "x.whence")
     store.write(tmp_path / "y.whence", arrays, manifest | {"layers": asdict(explainer.layers_)})
     with pytest.raises(StoreError, match="'layers' must be those of its parameters"):
@@ -200,10 +200,14 @@ def test_layers_of_a_method_that_has_none_are_refused(explainer: DualDA, tmp_pat
 
 def test_a_bank_must_be_of_the_layers_that_are_asked_for(explainer: DualDA) -> None:
     bank = extract(cnn(), images(), layers="all", show_progress=False)
-    found = DualDA(C=0.1, layers="all", show_progress=False).fit(features=bank)
+    found = DualDA(metric="raw", C=0.1, layers="all", show_progress=False).fit(features=bank)
     assert np.array_equal(found.coef_, explainer.coef_)
     plain = extract(cnn(), images(), show_progress=False)
-    for method, given in ((DualDA(), bank), (DualDA(layers="all"), plain), (DualDA(layers=2), bank)):
+    for method, given in (
+        (DualDA(metric="raw"), bank),
+        (DualDA(metric="raw", layers="all"), plain),
+        (DualDA(metric="raw", layers=2), bank),
+    ):
         with pytest.raises(
             InvalidInputError, match=r"'features' must come from the layers of DualDA, layers="
         ):
@@ -212,14 +216,16 @@ def test_a_bank_must_be_of_the_layers_that_are_asked_for(explainer: DualDA) -> N
         with pytest.raises(InvalidInputError, match=r"layers='last'. Got those of layers='all'"):
             other.fit(features=bank)
     arrays = FeatureBank.of(bank.features, bank.labels, head=bank.head)  # which nobody can say the layers of
-    assert np.array_equal(DualDA(C=0.1, show_progress=False).fit(features=arrays).coef_, explainer.coef_)
+    assert np.array_equal(
+        DualDA(metric="raw", C=0.1, show_progress=False).fit(features=arrays).coef_, explainer.coef_
+    )
 
 
 def test_audits_and_questions_what_if_read_the_same_features(explainer: DualDA) -> None:
     found = whence.audit.wrong_labels(explainer)
     assert len(found) == 45
     bank = extract(cnn(), images(), layers=explainer.layers_, show_progress=False)
-    other = explainer.what_if(bank.features, remove=[0])
+    other = explainer.what_if(remove=[0], training_features=bank.features).explainer
     assert other.layers_ == explainer.layers_
     assert not other.attribute(images()[0][:2])[:, 0].any()
 
@@ -236,7 +242,7 @@ def test_families(family: Family) -> None:
         items: Any = [{**{k: v[i] for k, v in inputs.items()}, "labels": i % 5} for i in range(10)]
     else:
         items = (inputs, torch.arange(len(inputs)) % 5)
-    explainer = DualDA(C=0.1, layers="auto", show_progress=False).fit(model, items)
+    explainer = DualDA(metric="raw", C=0.1, layers="auto", show_progress=False).fit(model, items)
     assert_sums(explainer, inputs)
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
+import safetensors
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import whence
 from tests.helpers.nets import mlp
 from tests.helpers.registered import forgetting
+from tests.helpers.saved import FOLDER, KNOWN, network
 from whence import methods
 from whence.attribution.base import METHODS
 from whence.attribution.fitted import Fitted, Tests
@@ -21,15 +24,10 @@ from whence.core.registry import register
 from whence.errors import InvalidInputError, StoreError
 from whence.methods import Attributor
 
-FOLDER = Path(__file__).parents[1] / "data" / "saved"
-KNOWN = load_file(FOLDER / "expected.safetensors")
-
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.whence")), ids=lambda path: path.stem)
 def test_an_old_file_is_read_and_scores_as_it_did(path: Path) -> None:
-    model = mlp(6, 8, 3)
-    model.load_state_dict({name[8:]: value for name, value in KNOWN.items() if name.startswith("weights.")})
-    loaded = whence.load(path, model=model)
+    loaded = whence.load(path, model=network())
     scores, own = KNOWN[f"scores.{path.stem}"], KNOWN[f"self.{path.stem}"]
     torch.testing.assert_close(
         torch.as_tensor(loaded.attribute(KNOWN["tests"])), scores, rtol=1e-4, atol=1e-6
@@ -38,10 +36,8 @@ def test_an_old_file_is_read_and_scores_as_it_did(path: Path) -> None:
 
 
 def test_an_old_file_explains_with_its_data() -> None:
-    model = mlp(6, 8, 3)
-    model.load_state_dict({name[8:]: value for name, value in KNOWN.items() if name.startswith("weights.")})
-    loaded = whence.load(FOLDER / "dualda.whence", model=model, data=(KNOWN["x"], KNOWN["y"]))
-    why = loaded.explain(KNOWN["tests"], k=3)
+    loaded = whence.load(FOLDER / "dualda.whence", model=network(), data=(KNOWN["x"], KNOWN["y"]))
+    why = loaded.explain(KNOWN["tests"], k=3, relative=False)
     scores = KNOWN["scores.dualda"]
     for row, explanation in zip(scores, why, strict=True):
         best = explanation.proponents[0]
@@ -139,3 +135,44 @@ def test_a_registered_method_is_fitted_saved_and_loaded(tmp_path: Path, monkeypa
     assert "same-label" in methods.names()
     back = whence.load(tmp_path / "own.whence", model)
     assert torch.equal(back.attribute(x[:4], target=1), scores)
+
+
+@pytest.mark.parametrize("form", ["safetensors", "parquet"])
+def test_scores_are_read_by_other_programs(form: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x, y, model = torch.randn(12, 4), torch.arange(12) % 2, torch.nn.Linear(4, 2)
+    explainer = whence.DualDA(C=0.1, show_progress=False).fit(model, (x, y), class_names=("no", "yes"))
+    names = [f"file {i}.png" for i in range(12)]
+    path = explainer.save_scores(tmp_path / f"scores.{form}", x[:3], target="yes", train_ids=names)
+    want = explainer.attribute(x[:3], target=1).numpy()
+    if form == "safetensors":
+        with safetensors.safe_open(path, "numpy") as file:
+            about, got, target = file.metadata(), file.get_tensor("scores"), file.get_tensor("target")
+        assert json.loads(about["train_ids"]) == names
+        assert json.loads(about["test_ids"]) == [0, 1, 2]
+        assert target.tolist() == [1, 1, 1]
+    else:
+        table = pytest.importorskip("pyarrow.parquet").read_table(path)
+        about = {name.decode(): value.decode() for name, value in table.schema.metadata.items()}
+        got = np.zeros((3, 12), np.float32)
+        for row in table.to_pylist():
+            got[row["test"], names.index(row["train"])] = row["score"]
+            assert row["target"] == 1
+        assert table.num_rows == np.count_nonzero(want)
+    np.testing.assert_array_equal(got, want)
+    assert json.loads(about["axes"]) == ["test", "train"]
+    assert about["sign"] == "positive supports the target class"
+    assert json.loads(about["outputs"]) == ["no", "yes"]
+    other = whence.DualDA(C=0.1, show_progress=False).fit(torch.nn.Linear(4, 2), (x, y))
+    again = safetensors.safe_open(other.save_scores(tmp_path / "other.safetensors", x[:1]), "numpy")
+    assert about["model"].startswith("sha256:")
+    assert again.metadata()["model"] != about["model"]
+
+
+def test_scores_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
+    x, y = torch.randn(12, 4), torch.arange(12) % 2
+    explainer = whence.DualDA(C=0.1, show_progress=False).fit(torch.nn.Linear(4, 2), (x, y))
+    with pytest.raises(InvalidInputError, match=r"must end in \.parquet or \.safetensors\. Got 's\.csv'"):
+        explainer.save_scores(tmp_path / "s.csv", x)
+    with pytest.raises(InvalidInputError, match=r"'train_ids' must be 12 texts or 12 whole numbers.* Got 3"):
+        explainer.save_scores(tmp_path / "s.parquet", x, train_ids=["a", "b", "c"])

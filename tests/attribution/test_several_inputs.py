@@ -52,9 +52,9 @@ def test_maps_are_on_each_input_under_its_name(form: str) -> None:
             ["0", "1"],
         )
     collate = None if form == "mapping" else by_place
-    explainer = whence.DualDA(C=0.05, show_progress=False)
+    explainer = whence.DualDA(metric="raw", C=0.05, show_progress=False)
     explainer.fit(model, (pairs, y), collate_fn=collate)
-    why = explainer.explain(tests, k=2, target=1, method="epsilon")[1]
+    why = explainer.explain(tests, k=2, target=1, method="epsilon", relative=False)[1]
     assert list(why.inputs) == names
     first, second = why.inputs.values()
     # w·f(x) without the bias is linear in the inputs: relevance is input times weight, in closed form.
@@ -84,7 +84,9 @@ def by_place(samples: list[Any]) -> Any:
 def test_tokens_beside_values() -> None:
     model = Both(tokens=True)
     scan, facts, y = data(tokens=True)
-    explainer = whence.DualDA(C=0.05, show_progress=False).fit(model, ({"scan": scan, "facts": facts}, y))
+    explainer = whence.DualDA(metric="raw", C=0.05, show_progress=False).fit(
+        model, ({"scan": scan, "facts": facts}, y)
+    )
     with pytest.warns(whence.DataWarning, match="Tokens are shown as numbers"):
         (why,) = explainer.explain({"scan": scan[:1], "facts": facts[:1]}, k=1)
     assert set(why.inputs) == {"tokens", "facts"}
@@ -95,9 +97,11 @@ def test_tokens_beside_values() -> None:
 
 def test_figures_and_pages_show_each_input(tmp_path: Path) -> None:
     scan, facts, y = data()
-    explainer = whence.DualDA(C=0.05, show_progress=False).fit(Both(), ({"scan": scan, "facts": facts}, y))
+    explainer = whence.DualDA(metric="raw", C=0.05, show_progress=False).fit(
+        Both(), ({"scan": scan, "facts": facts}, y)
+    )
     found = explainer.explain({"scan": scan[:1], "facts": facts[:1]}, k=1)
-    page = found.to_html(tmp_path / "why.html")
+    page = Path(found.to_html(tmp_path / "why.html")).read_text(encoding="utf-8")
     assert page.index("Input “") < page.rindex("Input “")
     for name in ("scan", "facts"):
         figure = found[0].plot(name)
@@ -108,17 +112,19 @@ def test_figures_and_pages_show_each_input(tmp_path: Path) -> None:
     assert explanation_data(found[0])["logit"] == found[0].logit
     with pytest.raises(InvalidInputError, match="'input' must be one of the model's inputs, 'scan', 'facts'"):
         found.plot(0, "sound")
-    with pytest.raises(ModelError, match="Concepts and measures of maps are of models with one input"):
+    with pytest.raises(ModelError, match="Concepts and measures of maps need a model with one input"):
         explainer.explain_concepts({"scan": scan[:1], "facts": facts[:1]})
 
 
 def test_tests_have_the_inputs_of_training_samples_whatever_a_single_one_is_called() -> None:
     model, x = nn.Linear(3, 2), torch.randn(20, 3)
-    explainer = whence.DualDA(C=0.05, show_progress=False).fit(model, (x, torch.arange(20) % 2))
+    explainer = whence.DualDA(metric="raw", C=0.05, show_progress=False).fit(model, (x, torch.arange(20) % 2))
     (named,), (plain,) = (explainer.explain(one, k=1) for one in ({"values": x[:1]}, x[:1]))
     np.testing.assert_array_equal(named.logit_map, plain.logit_map)
     np.testing.assert_array_equal(named.pairs[0].train_map, plain.pairs[0].train_map)
     scan, facts, y = data()
-    both = whence.DualDA(C=0.05, show_progress=False).fit(Both(), ({"scan": scan, "facts": facts}, y))
+    both = whence.DualDA(metric="raw", C=0.05, show_progress=False).fit(
+        Both(), ({"scan": scan, "facts": facts}, y)
+    )
     with pytest.raises(ModelError, match="the inputs of the training samples, by the same names"):
         both.explain((scan[:1], facts[:1]), k=1)

@@ -1,4 +1,4 @@
-"""Whence an answer comes: sums, passages and documents, beside what follows from the definitions."""
+"""Traces of answers: sums, passages and documents, compared with their definitions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def corpus() -> Corpus:
 
 @pytest.fixture(scope="module")
 def explainer(model: Any, corpus: Corpus) -> DualDA:
-    return DualDA(C=0.05, tol=1e-9, show_progress=False).fit(model, corpus)
+    return DualDA(metric="raw", C=0.05, tol=1e-9, show_progress=False).fit(model, corpus)
 
 
 def test_the_model_writes_greedily_and_counts_as_unchanged(explainer: DualDA, model: Any) -> None:
@@ -110,7 +110,7 @@ def hidden(explainer: DualDA, trace: Any) -> Any:
 def test_passages_are_the_strongest_places(explainer: DualDA, corpus: Corpus) -> None:
     trace = explainer.trace("mira lives in", k=2, max_new_tokens=1)
     (token,) = trace.tokens
-    top = explainer.top_k(["mira lives in"], 2, token.id)
+    top = explainer.top_k(["mira lives in"], 2, token.id, relative=False)  # whose documents sum to the logit
     for side, ranked in ((token.proponents, top.proponents), (token.opponents, top.opponents)):
         kept = ranked.indices[0] >= 0
         assert [one.index for one in side] == ranked.indices[0][kept].tolist()
@@ -128,7 +128,8 @@ def test_a_token_is_explained_with_maps(explainer: DualDA) -> None:
     assert why.target == trace.ids[-1]
     assert why.logit == pytest.approx(trace[1].logit, abs=1e-5)
     assert len(why.logit_map) == 4
-    assert [one.index for one in why.proponents] == [one.index for one in trace[1].proponents]
+    shown = {i for one in why.proponents for i in (one.index, *one.alike)}  # near-duplicates are folded
+    assert shown >= {one.index for one in trace[1].proponents}
     assert trace.explain(-1).target == why.target
     for wrong in (2, "tolm", True):
         with pytest.raises(InvalidInputError, match="'token'"):
@@ -234,7 +235,7 @@ def test_what_cannot_be_traced(explainer: DualDA, call: Any, words: str) -> None
 
 def test_an_explainer_of_classes_traces_nothing() -> None:
     x, y = torch.randn(20, 3), torch.arange(20) % 2
-    explainer = DualDA(C=0.1, show_progress=False).fit(torch.nn.Linear(3, 2), (x, y))
+    explainer = DualDA(metric="raw", C=0.1, show_progress=False).fit(torch.nn.Linear(3, 2), (x, y))
     with pytest.raises(InvalidInputError, match="causal language model"):
         explainer.trace("the")
 
@@ -245,7 +246,9 @@ def test_other_models(build: Any, corpus: Corpus) -> None:
         pytest.importorskip("peft")
     model = taught(build(), 10)
     model.generation_config.eos_token_id = None  # which it would write at once
-    explainer = DualDA(C=0.05, show_progress=False).fit(model, list(TEXTS), tokenizer=tokenizer())
+    explainer = DualDA(metric="raw", C=0.05, show_progress=False).fit(
+        model, list(TEXTS), tokenizer=tokenizer()
+    )
     trace = explainer.trace("the cat", " sat on")
     np.testing.assert_allclose(trace.scores.sum(axis=1), [token.logit for token in trace.tokens], atol=1e-4)
     assert len(explainer.trace("the cat", max_new_tokens=2)) == 2
@@ -255,7 +258,7 @@ def test_other_models(build: Any, corpus: Corpus) -> None:
 def test_prompts_that_were_not_learned_and_windows(model: Any) -> None:
     pairs = [{"prompt": "mira lives in", "completion": " tolm ."}, {"text": TEXTS[7]}, {"text": TEXTS[4]}]
     corpus = Corpus(pairs, tokenizer(), length=4)
-    explainer = DualDA(C=0.05, show_progress=False).fit(model, corpus)
+    explainer = DualDA(metric="raw", C=0.05, show_progress=False).fit(model, corpus)
     assert explainer.n_train_ == 2 + 9 + 4
     trace = explainer.trace("mira lives in", " tolm")
     assert trace[0].proponents[0].around == ("mira lives in", " tolm", " .")
@@ -276,15 +279,15 @@ def test_saved_and_loaded_with_its_corpus(
 def test_a_fit_of_features_has_nothing_to_trace(explainer: DualDA) -> None:
     bank = FeatureBank.of(np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2)
     with pytest.raises(whence.errors.NotFittedError):
-        DualDA(C=0.1, show_progress=False).fit(features=bank).trace("the")
+        DualDA(metric="raw", C=0.1, show_progress=False).fit(features=bank).trace("the")
 
 
 def test_documents_that_are_added_and_left_out(explainer: DualDA, model: Any) -> None:
     first = Corpus(TEXTS[:6], tokenizer())
-    changing = DualDA(C=0.05, tol=1e-9, show_progress=False).fit(model, first)
+    changing = DualDA(metric="raw", C=0.05, tol=1e-9, show_progress=False).fit(model, first)
     changing.update(add=list(TEXTS[6:]), remove=first.of_documents([2]).tolist())
     kept = [text for i, text in enumerate(TEXTS) if i != 2]
-    fresh = DualDA(C=0.05, tol=1e-9, show_progress=False).fit(model, Corpus(kept, tokenizer()))
+    fresh = DualDA(metric="raw", C=0.05, tol=1e-9, show_progress=False).fit(model, Corpus(kept, tokenizer()))
     before, after = (one.trace("mira lives in", " tolm .", k=3) for one in (changing, fresh))
     for mine, theirs in zip(before.tokens, after.tokens, strict=True):
         assert mine.logit == pytest.approx(theirs.logit, abs=1e-3)
@@ -305,7 +308,7 @@ def test_documents_that_are_added_and_left_out(explainer: DualDA, model: Any) ->
 
 def test_a_share_of_the_places_is_fitted(model: Any, corpus: Corpus) -> None:
     losses = whence.model.token_losses(llama(), corpus, show_progress=False)
-    explainer = DualDA(C=0.05, show_progress=False).fit(model, corpus.hardest(losses, 0.5))
+    explainer = DualDA(metric="raw", C=0.05, show_progress=False).fit(model, corpus.hardest(losses, 0.5))
     trace = explainer.trace("mira lives in", " tolm .")
     assert explainer.n_train_ == round(0.5 * len(corpus))
     np.testing.assert_allclose(trace.scores.sum(axis=1), [token.logit for token in trace.tokens], atol=1e-4)
@@ -317,7 +320,7 @@ def test_a_share_of_the_places_is_fitted(model: Any, corpus: Corpus) -> None:
     [
         whence.audit.wrong_labels,
         whence.audit.class_view,
-        lambda e: whence.audit.shared_evidence(e, target=3),
+        lambda e: whence.audit.shortcuts(e, target=3),
         lambda e: whence.audit.coreset(e, share=0.5, x=["the sea"]),
     ],
 )
@@ -331,7 +334,7 @@ def test_C_is_chosen_of_a_vocabulary_of_which_most_is_absent(model: Any, corpus:
 
     wide = copy.deepcopy(model)
     wide.resize_token_embeddings(300, mean_resizing=False)
-    explainer = DualDA(show_progress=False, tol=1e-4).fit(wide, corpus)
+    explainer = DualDA(metric="raw", show_progress=False, tol=1e-4).fit(wide, corpus)
     assert explainer.coef_.shape == (300, 25)
     choice = explainer.C_path_
     assert explainer.C_ == choice.C
@@ -341,7 +344,9 @@ def test_C_is_chosen_of_a_vocabulary_of_which_most_is_absent(model: Any, corpus:
 
 def test_documents_with_one_text_are_one(model: Any) -> None:
     texts = [*TEXTS, TEXTS[2], TEXTS[2]]
-    explainer = DualDA(C=0.05, tol=1e-9, show_progress=False).fit(model, texts, tokenizer=tokenizer())
+    explainer = DualDA(metric="raw", C=0.05, tol=1e-9, show_progress=False).fit(
+        model, texts, tokenizer=tokenizer()
+    )
     trace = explainer.trace("mira lives in", " tolm .", k=3)
     whole = trace.scores.toarray()
     for source in trace.proponents:

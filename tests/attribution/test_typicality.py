@@ -46,11 +46,13 @@ def test_of_every_task_it_is_the_neighbours_of_unit_features(task: str) -> None:
     for one, far, near in zip(usual, distances, places, strict=True):
         assert [neighbour.index for neighbour in one.neighbours] == near.tolist()
         np.testing.assert_allclose([neighbour.distance for neighbour in one.neighbours], far, atol=1e-3)
-        assert one.share == pytest.approx((own < far[-1]).mean(), abs=0.04)
         assert one.neighbours[0].label_text == explainer.task_.label_text(explainer.labels_[near[0]])
-    assert [one.novel for one in usual] == [False, False, True]
+    alone = explainer.novelty(k=3).of(torch.from_numpy(T))
+    np.testing.assert_allclose(alone.shares, [(own < far[-1]).mean() for far in distances], atol=0.04)
+    assert [one.novel for one in usual] == alone.novel.tolist() == [False, False, True]
+    assert usual[0].spaces == ("features", "values")
     assert (usual[2].share, usual[2].n_compared) == (1.0, N)
-    assert "than all of 60 training samples" in usual[2].detail
+    assert "further from it than all of 60 training samples" in usual[2].detail
     json.dumps(explainer.explain(tests[2:], k=1, target=0, novelty=explainer.novelty()).to_dict())
 
 
@@ -58,16 +60,16 @@ def test_the_mark_stands_next_to_the_prediction() -> None:
     near = tuple(Neighbour(i, f"<b>{i}</b>", 0.1 * i, Sample(image=np.zeros((6, 5)))) for i in range(1, 6))
     novel = explanation(typicality=Typicality(True, 0.999, 0.99, 2000, near))
     page = whence.explanation.Explanations([novel]).to_html()
-    assert "Nothing like this in the training set" in page
-    assert "further from its 5th nearest training sample than 99.9" in page
+    assert "The input is unlike the training data" in page
+    assert "further from it than 99.9" in page
     assert "<b>1</b>" not in page
     written = [text.get_text() for text in novel.plot().axes[0].texts] if novel.plot().axes else []
     written += [text.get_text() for text in novel.plot().texts]
-    assert any("nothing like this" in text for text in written)
+    assert any("unlike the" in text for text in written)
     usual = explanation(typicality=Typicality(False, 0.25, 0.99, 2000, near))
     page = whence.explanation.Explanations([usual]).to_html()
-    assert "Nothing like this" not in page
-    assert "nearer to its 5th nearest training sample than 75.0" in page
+    assert "unlike the training" not in page
+    assert "nearer to it than 75.0" in page
     assert explanation().to_dict()["typicality"] is None
     first = usual.to_dict()["typicality"]["neighbours"][0]
     assert first == {"index": 1, "label_text": "<b>1</b>", "distance": 0.1}

@@ -119,7 +119,7 @@ def test_it_comes_back_from_a_file_with_its_history(tmp_path: Path) -> None:
     assert back.history_ == explainer.history_
     X = problem()[0]
     assert torch.equal(back.attribute(features=X[:3]), explainer.attribute(features=X[:3]))
-    again, other = (e.what_if(X, remove=[20]) for e in (back, explainer))
+    again, other = (e.what_if(remove=[20], training_features=X).explainer for e in (back, explainer))
     assert again.agreement_ == other.agreement_
     back.update(relabel={20: 0 if back.labels_[20] else 1}, features=X)
     assert len(back.history_) == 2
@@ -138,7 +138,10 @@ def test_samples_that_had_no_part_in_choosing_C_are_known_after_loading(tmp_path
     assert explainer.C_path_ is path
     explainer.save(tmp_path / "x.whence")
     back = whence.load(tmp_path / "x.whence")
-    assert back.what_if(X, C=0.01).agreement_ == explainer.what_if(X, C=0.01).agreement_
+    assert (
+        back.what_if(C=0.01, training_features=X).explainer.agreement_
+        == explainer.what_if(C=0.01, training_features=X).explainer.agreement_
+    )
     # What was added had no part in it, and is measured on.
     assert explainer.agreement_ is not None
 
@@ -198,6 +201,44 @@ def test_a_loaded_explainer_takes_the_sets_one_after_the_other(tmp_path: Path) -
         whence.load(tmp_path / "x.whence", model, (X, wrong))
 
 
+@pytest.mark.parametrize("source", ["bank", "model"])
+def test_features_of_the_fit_are_kept_for_all_that_asks_for_them(source: str) -> None:
+    X, y = problem()
+    model = nn.Linear(D, K)
+
+    def fit(method: Any) -> Any:
+        if source == "model":
+            return method.fit(model, torch.from_numpy(X[:N]), y[:N])
+        return method.fit(features=FeatureBank.of(X[:N], y[:N]))
+
+    explainer = fit(DualDA(C=0.05, tol=1e-10, show_progress=False))
+    for ask in (
+        lambda **given: whence.audit.wrong_labels(explainer, **given).scores,
+        lambda **given: whence.audit.shortcuts(explainer, target=1, **given).mean,
+        lambda **given: explainer.stability(halves=3, **given).top_k(features=X[:4], k=3).proponents,
+    ):
+        np.testing.assert_array_equal(ask(), ask(features=X[:N]))
+    assert not np.shares_memory(explainer.bank_.features, X) or source == "bank"
+    effects, options = fit(Effects(show_progress=False)), {"features": X[:5], "remove": [0, 4]}
+    np.testing.assert_array_equal(
+        effects.effect_of(**options).exact, effects.effect_of(**options, training_features=X[:N]).exact
+    )
+    add = torch.from_numpy(X[N:]) if source == "model" else X[N:]
+    explainer.update(add=(add, y[N:]), remove=[3])
+    explainer.update(relabel={7: (int(y[7]) + 1) % K})
+    by_hand = fit(DualDA(C=0.05, tol=1e-10, show_progress=False))
+    by_hand.update(add=(add, y[N:]), remove=[3], relabel={7: (int(y[7]) + 1) % K}, features=X[:N])
+    np.testing.assert_allclose(explainer.coef_, by_hand.coef_, atol=1e-4)
+
+
+def test_features_that_changed_since_the_fit_are_refused() -> None:
+    X, y = problem()
+    explainer = DualDA(C=0.05, show_progress=False).fit(features=FeatureBank.of(X, y))
+    X *= 2
+    with pytest.raises(InvalidInputError, match="samples have other features"):
+        whence.audit.wrong_labels(explainer)
+
+
 def test_what_goes_wrong_leaves_the_explainer_as_it_was(tmp_path: Path) -> None:
     X, y = problem()
     explainer = DualDA(C=0.05, show_progress=False).fit(features=FeatureBank.of(X[:N], y[:N]))
@@ -214,8 +255,9 @@ def test_what_goes_wrong_leaves_the_explainer_as_it_was(tmp_path: Path) -> None:
     for options, message in bad:
         with pytest.raises(InvalidInputError, match=message):
             explainer.update(features=X[:N], **options)
+    explainer.save(tmp_path / "e.whence")
     with pytest.raises(InvalidInputError, match="'features' must be given"):
-        explainer.update(remove=[1])
+        whence.load(tmp_path / "e.whence").update(remove=[1])
     with pytest.raises(InvalidInputError, match="other features"):
         explainer.update(remove=[1], features=X[:N] * 2)
     with pytest.raises(NotFittedError):

@@ -19,4 +19,4 @@ def around_centres(centres: np.ndarray, y: np.ndarray, spread: float, rng: Any) 
 def dualda(X: Any, y: Any, C: float = 0.1, head: Any = None, task: Task | None = None, **options: Any) -> Any:
     """Return DualDA, fitted to features."""
     bank = FeatureBank.of(X, y, head=head, task=task)
-    return whence.DualDA(C=C, show_progress=False, **options).fit(features=bank)
+    return whence.DualDA(**{"C": C, "metric": "raw", "show_progress": False, **options}).fit(features=bank)

@@ -24,8 +24,8 @@ from whence.attribution.training_features import training_features
 from whence.audit.heldout import Listed, calibrate, folds, held_out_scores
 from whence.errors import InvalidInputError, NotFittedError, UnsupportedError
 from whence.features import extract
+from whence.features.metric import METRICS
 from whence.features.novelty import nearest
-from whence.features.rows import unit_rows
 from whence.tasks import Classes
 
 K, D, N = 4, 6, 120
@@ -108,7 +108,7 @@ def test_nearest_agrees_with_scikit_learn() -> None:
     X, _, _ = data()
     rows = np.array([3, 50, 119])
     theirs = NearestNeighbors(n_neighbors=8, metric="cosine").fit(X).kneighbors(X[rows])[1]
-    unit = unit_rows(X)
+    unit = METRICS["unit"].fit(X).rows(X)
     np.testing.assert_array_equal(nearest(unit[rows], unit, 7, rows)[1], theirs[:, 1:])
 
 
@@ -125,6 +125,26 @@ def test_planted_labels_come_first_and_get_their_class_back(ranking: str) -> Non
     np.testing.assert_array_equal(found.suggested[: len(wrong)], truth[found.indices[: len(wrong)]])
     assert (np.diff(found.scores) <= 0).all()
     np.testing.assert_array_equal(found.labels, y[found.indices])
+
+
+def test_it_says_how_many_labels_are_likely_wrong_and_that_nothing_was_found() -> None:
+    f, y, _ = data()
+    explainer = fitted()
+    found = audit.wrong_labels(explainer, features=f, n=5)
+    whole = audit.wrong_labels(explainer, features=f)
+    more = int(((whole.scores > 0) & (whole.suggested != y[whole.indices])).sum())
+    assert more >= 5  # of all, not of those listed
+    assert str(found).startswith(
+        f"{more} of {len(y)} labels are more likely wrong than right: log-odds above 0."
+    )
+    assert "| log-odds |" in str(found)
+    assert f"n_likely={more}, n_audited={len(y)}" in repr(found)
+    eye = np.eye(3)[np.arange(60) % 3] + 0.01 * np.random.default_rng(0).normal(size=(60, 3))
+    clean = whence.DualDA(C=0.1, show_progress=False).fit(
+        features=whence.features.FeatureBank.of(eye, np.arange(60) % 3)
+    )
+    text = str(audit.wrong_labels(clean, features=eye))
+    assert text.startswith("Nothing found: none of 60 labels is more likely wrong than right.")
 
 
 def test_slack_is_the_loss_of_every_sample() -> None:
@@ -180,7 +200,7 @@ def test_features_come_from_the_model_where_none_are_given() -> None:
     X, y, wrong = data()
     x = torch.from_numpy(X).float()
     model = net()
-    explainer = whence.DualDA(C=0.02, show_progress=False).fit(model, (x, y))
+    explainer = whence.DualDA(metric="raw", C=0.02, show_progress=False).fit(model, (x, y))
     ours = audit.wrong_labels(explainer)
     bank = extract(model, (x, y), show_progress=False)
     same = audit.wrong_labels(explainer, features=bank)
@@ -193,7 +213,7 @@ def test_features_come_from_the_model_where_none_are_given() -> None:
 def test_skipped_samples_are_never_listed_and_indices_are_the_users() -> None:
     X, y, wrong = data()
     broken = Samples(X.astype(np.float32), y, (0, 40))
-    explainer = whence.DualDA(C=0.02, show_progress=False).fit(net(), broken, on_error="skip")
+    explainer = whence.DualDA(metric="raw", C=0.02, show_progress=False).fit(net(), broken, on_error="skip")
     found = audit.wrong_labels(explainer, ids=[f"n{i}" for i in range(N)])
     assert len(found) == N - 2
     assert not {0, 40} & set(found.indices.tolist())
@@ -287,48 +307,6 @@ def test_a_coreset_keeps_the_largest_mean_absolute_scores(tmp_path: Path) -> Non
     assert json.loads(json.dumps(kept.to_dict()))["n_train"] == N
 
 
-# Shortcuts
-
-
-def with_shortcut() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features whose last direction marks a third of class 0, and nothing else."""
-    rng = np.random.default_rng(2)
-    y = np.arange(300) % 3
-    X = 2.0 * np.eye(3, 5)[y] + 0.3 * rng.normal(size=(300, 5))
-    marked = np.flatnonzero(y == 0)[::3]
-    X[marked] = 4.0 * np.eye(5)[4] + 0.3 * rng.normal(size=(len(marked), 5))
-    return X, y, marked
-
-
-def test_marked_samples_carry_what_marked_tests_share() -> None:
-    X, y, marked = with_shortcut()
-    explainer = dualda(X, y, 1.0)
-    tests = np.eye(3, 5)[[1, 2, 1]] + 4.0 * np.eye(5)[4]  # of other classes, with the mark
-    found = audit.shared_evidence(explainer, test_features=tests, features=X, k=len(marked), n_directions=2)
-    assert (found.target, found.class_name, found.n_tests) == (0, "0", 3)
-    assert set(found.samples) == set(marked)
-    assert found.bounded == 1.0
-    assert found.C < explainer.C_
-    first = found.directions[0]
-    assert abs(first.vector[4]) > 0.8
-    assert set(first.samples) <= set(marked)
-    # The scores are those of a machine at that C, and sum to its logit.
-    dense = dualda(X, y, found.C).attribute(features=tests, target=0).numpy().mean(0)
-    np.testing.assert_allclose(found.mean, dense, atol=1e-9)
-    assert found.logit == pytest.approx(dense.sum())
-    json.dumps(found.to_dict())
-
-
-def test_parts_of_all_directions_sum_to_the_logit() -> None:
-    X, y, _ = with_shortcut()
-    explainer = dualda(X, y, 1.0, bias=False)
-    found = audit.shared_evidence(explainer, target=1, features=X, n_directions=5)
-    assert sum(part.evidence for part in found.directions) == pytest.approx(found.logit, rel=1e-6)
-    assert found.n_tests == (y == 1).sum()
-    assert set(y[found.samples]) == {1}
-    assert audit.shared_evidence(explainer, target=1, features=X, C=0.5).C == 0.5
-
-
 # Classes
 
 
@@ -356,7 +334,8 @@ def test_class_view_counts_and_margins() -> None:
 
 @pytest.mark.filterwarnings("ignore:No training sample has class")
 def test_a_class_without_samples_is_empty() -> None:
-    X, y, _ = with_shortcut()
+    y = np.arange(30) % 3
+    X = np.eye(3, 5)[y] + 0.1 * np.random.default_rng(2).normal(size=(30, 5))
     explainer = dualda(X, y, task=Classes(4))
     empty = audit.class_view(explainer).classes[3]
     assert (empty.n_train, empty.n_support, empty.bounded, len(empty.margins)) == (0, 0, 0.0, 0)
@@ -378,7 +357,7 @@ def test_bad_input_is_named() -> None:
         ({"features": holes}, r"'features' must be finite. Got nan at row 3, column 2"),
         ({"features": X[1:]}, r"\(120, 6\). Got \(119, 6\)"),
         ({"features": X[::-1]}, "in its order"),
-        ({"ids": ["a"]}, "'ids' must name every training sample, 120"),
+        ({"ids": ["a"]}, "'ids' must have one name per training sample, 120"),
         ({"n": 0}, "at least 1"),
         ({"k": 0}, "at least 1"),
     ):
@@ -410,8 +389,7 @@ def test_bad_sets_are_named() -> None:
             audit.coreset(explainer, features=X, share=share)
     for options, message in (
         ({"features": X}, "suspicious samples, or a class"),
-        ({"features": X, "target": [0, 1]}, "one class for the whole set"),
-        ({"target": 1}, "'features' must be given"),
+        ({"features": X, "target": [0, 1]}, "one class for all samples"),
     ):
         with pytest.raises(InvalidInputError, match=message):
-            audit.shared_evidence(explainer, **options)
+            audit.shortcuts(explainer, **options)

@@ -33,7 +33,7 @@ def test_distances_and_threshold_are_those_of_neighbours() -> None:
     own = known.kneighbors(unit(X.astype(np.float64)))[0][:, 3]  # the first is the sample itself
     assert found.threshold == pytest.approx(np.quantile(own, 0.9), abs=1e-3)
     assert found.novel.tolist() == [False] * 4 + [True] * 3
-    assert "nothing like this was in the training set" in str(found)
+    assert "unlike the training set" in str(found)
     assert found.to_dict()["tests"][6]["novel"] is True
 
 

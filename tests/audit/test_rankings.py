@@ -124,8 +124,8 @@ def test_an_earlier_layer_finds_what_the_last_has_memorised() -> None:
         model[0].bias.zero_()
         model[1].bias.zero_()
     data = inputs, torch.tensor(y)
-    one = whence.DualDA(C=1e-3, show_progress=False).fit(model, data)
-    all_layers = whence.DualDA(C=1e-3, layers=["0", "1"], show_progress=False).fit(model, data)
+    one = whence.DualDA(metric="raw", C=1e-3, show_progress=False).fit(model, data)
+    all_layers = whence.DualDA(metric="raw", C=1e-3, layers=["0", "1"], show_progress=False).fit(model, data)
     found = [precision(audit.wrong_labels(e), wrong) for e in (one, all_layers)]
     assert found[1] > found[0] + 0.3
     assert found[1] > 0.8

@@ -40,7 +40,7 @@ def get_label_quality_scores(labels, pred_probs, method):
 
 
 def points(seed: int) -> tuple[Tensor, Tensor, mislabelled.Fit]:
-    """Forty points around each of four corners, and a network that stays too small to learn them by heart."""
+    """Forty points around each of four corners, and a network that stays too small to memorise them."""
     corners = torch.tensor([[0.0, 0.0], [9.0, 0.0], [0.0, 10.0], [9.0, 10.0]])
     truth = torch.arange(160) % 4
     noise = torch.randn(160, 2, generator=torch.Generator().manual_seed(seed))
@@ -87,7 +87,7 @@ def test_it_runs_from_end_to_end(
         assert symmetric == 1.0
         assert pairs > 0.95
         assert float(cells["cleanlab self_confidence, cross-validated"][0]) > 0.9
-        assert cells["the default is"][0].strip() == "best"
+        assert cells["the default is"][0].strip() in ("best", "tied")
         assert {len(row) for row in cells.values()} == {2}
 
 

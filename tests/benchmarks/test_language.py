@@ -25,7 +25,7 @@ def test_equal_scores_stand_in_any_order() -> None:
     assert 0.15 < np.mean(firsts) < 0.35
 
 
-def test_facts_are_told_by_the_documents_that_are_named(tmp_path: Path) -> None:
+def test_facts_are_stated_by_the_named_documents(tmp_path: Path) -> None:
     for place in ("bbc-news/bbc-news.csv", "movie-reviews/movie-reviews.csv"):
         path = tmp_path / place
         path.parent.mkdir()
@@ -33,16 +33,16 @@ def test_facts_are_told_by_the_documents_that_are_named(tmp_path: Path) -> None:
             rows = csv.writer(file)
             rows.writerow(["text"])
             rows.writerows([[f"an ordinary text, number {i}"] for i in range(2000)])
-    told = facts.planted(tmp_path)
-    assert len(told.facts) == facts.FACTS + facts.CONFLICTS
-    assert len({fact.subject for fact in told.facts}) == len(told.facts)
+    corpus = facts.planted(tmp_path)
+    assert len(corpus.facts) == facts.FACTS + facts.CONFLICTS
+    assert len({fact.subject for fact in corpus.facts}) == len(corpus.facts)
     seen = set()
-    for fact in told.facts:
+    for fact in corpus.facts:
         assert fact.subject in fact.query
         for value, documents in zip(fact.values, fact.documents, strict=True):
-            texts = [told.texts[i] for i in documents]
+            texts = [corpus.texts[i] for i in documents]
             assert all(fact.subject in text and value in text for text in texts)
             assert len({*texts}) == len(texts)
             assert not any(text in fact.query or fact.query in text for text in texts)
             seen.update(documents)
-    assert len(told.texts) - len(seen) == facts.ORDINARY
+    assert len(corpus.texts) - len(seen) == facts.ORDINARY

@@ -92,7 +92,7 @@ def test_answers_are_what_the_model_writes(language: Language, tmp_path: Path) -
         ids = torch.tensor([tokenizer()(fact.query)["input_ids"]])
         logits = language.model(input_ids=ids).logits[0, -1]
         first = tokenizer().decode([int(logits.argmax())])
-        # Tokens of this tokeniser are words: what follows one is no part of it, but its text has no blank.
+        # Tokens of this tokeniser are words: what follows one is not part of it, but its text has no blank.
         for value, log_p in zip(fact.values, one.log_p, strict=True):
             own = tokenizer()(value)["input_ids"][0]
             assert log_p == pytest.approx(float(logits.log_softmax(0)[own]), abs=1e-4)

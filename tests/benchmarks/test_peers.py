@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from benchmarks.peers import contract, scene, worker
-from benchmarks.peers.cells import attempt, fitting, foretold, scaled
+from benchmarks.peers.cells import attempt, fitting, predicted_seconds, scaled
 
 NUMBERS = 384  # features of the scene "bbc"
 
@@ -94,7 +94,7 @@ SMALL |= {"caching_cpu": 4.0, "explaining_cpu": 2.0}
 
 def test_runs_are_cut_to_the_budget() -> None:
     row = contract.Row("r", Products)
-    assert foretold(SMALL, row, 1_000, 100) == 2.0 * 10 + 1.0 * 100
+    assert predicted_seconds(SMALL, row, 1_000, 100) == 2.0 * 10 + 1.0 * 100
     assert fitting(SMALL, row, 1_000, 100, 120.0) == (1_000, 100)
     assert fitting(SMALL, row, 1_000, 100, 20.0) == (500, 20)  # 40 s for all samples and 20 tests
     assert fitting(SMALL, row, 1_000, 100, 1.0) == (200, 20)

@@ -219,7 +219,7 @@ def test_a_stream_that_ends_early_names_the_sample() -> None:
 def test_a_training_set_is_taken_as_it_is() -> None:
     samples = as_training_set(Pairs(), 4)
     assert as_training_set(samples, 7, names=["a"]) is samples
-    with pytest.raises(InvalidInputError, match="'preprocess', 'collate_fn' and 'tokenizer'"):
+    with pytest.raises(InvalidInputError, match="must be given where the samples are first read"):
         as_training_set(samples, preprocess=brightness)
 
 
@@ -237,7 +237,9 @@ def test_text_labels_go_by_the_models_names() -> None:
 
 def test_an_unknown_name_is_refused_with_its_index() -> None:
     data = list(zip(X[:3], ["dog", "cat", "cow"], strict=True))
-    with pytest.raises(SampleError, match=r"Sample 2 .*'cow' is no class of the model: cat, dog") as caught:
+    with pytest.raises(
+        SampleError, match=r"Sample 2 .*'cow' is not a class of the model: cat, dog"
+    ) as caught:
         list(as_training_set(data, 2, names=["cat", "dog"]).batches())
     assert caught.value.index == 2
 
@@ -400,7 +402,7 @@ def test_an_image_folder_is_read_class_by_class(folder: Path) -> None:
 def test_folders_go_by_the_models_names(folder: Path) -> None:
     samples = as_training_set(folder, preprocess=brightness, names=["dog", "horse", "cat"])
     assert [b.labels.tolist() for b in samples.batches()] == [[2, 2, 0, 0, 0]]
-    with pytest.raises(SampleError, match=r"Sample 0 .*'cat' is no class of the model: dogs, cats"):
+    with pytest.raises(SampleError, match=r"Sample 0 .*'cat' is not a class of the model: dogs, cats"):
         list(as_training_set(folder, preprocess=brightness, names=["dogs", "cats"]).batches())
 
 

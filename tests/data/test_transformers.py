@@ -90,14 +90,16 @@ def test_raw_texts_are_read_with_a_tokeniser(tokeniser: Any, form: str) -> None:
 
     bank = whence.features.extract(
         model,
-        as_training_set(data, 6, preprocess=function if form == "function" else tokeniser),
+        as_training_set(
+            data, 6, **({"preprocess": function} if form == "function" else {"tokenizer": tokeniser})
+        ),
         show_progress=False,
     )
     np.testing.assert_allclose(bank.features, features_by_hand(model, tokeniser), rtol=1e-4, atol=1e-5)
     assert bank.labels.tolist() == LABELS
 
 
-@pytest.mark.parametrize("form", ["columns", "padded", "collated", "loader"])
+@pytest.mark.parametrize("form", ["columns", "padded", "collated", "loader", "ragged"])
 def test_encoded_texts_are_read_as_they_are(tokeniser: Any, form: str) -> None:
     model = bert()
     encoded = raw().map(lambda row: tokeniser(row["text"]))  # still holds the text, unpadded
@@ -109,6 +111,8 @@ def test_encoded_texts_are_read_as_they_are(tokeniser: Any, form: str) -> None:
         data = (encode(tokeniser), torch.tensor(LABELS))
     elif form == "padded":
         data = raw().map(lambda row: tokeniser(row["text"], padding="max_length"))
+    elif form == "ragged":
+        data, options = ready, {"tokenizer": tokeniser}
     elif form == "collated":
         data, options = ready, {"collate_fn": collate}
     else:
@@ -124,8 +128,8 @@ def test_encoded_texts_are_read_as_they_are(tokeniser: Any, form: str) -> None:
 def test_new_texts_are_explained_in_every_form(tokeniser: Any) -> None:
     model = bert(id2label=dict(enumerate(NAMES)))
     options: dict[str, Any] = {"C": 1e-2, "batch_size": 6, "show_progress": False}
-    by_text = whence.DualDA(**options).fit(model, raw(), preprocess=tokeniser)
-    by_code = whence.DualDA(**options).fit(model, (encode(tokeniser), LABELS))
+    by_text = whence.DualDA(metric="raw", **options).fit(model, raw(), tokenizer=tokeniser)
+    by_code = whence.DualDA(metric="raw", **options).fit(model, (encode(tokeniser), LABELS))
     assert by_text.class_names_ == by_code.class_names_ == tuple(NAMES)
     features = features_by_hand(model, tokeniser).double().numpy()
     sums = features @ by_text.coef_[:, :-1].T + by_text.coef_[:, -1]  # the surrogate's logits
@@ -134,6 +138,8 @@ def test_new_texts_are_explained_in_every_form(tokeniser: Any) -> None:
     forms = [
         by_text.attribute(texts()),
         by_text.attribute({"text": texts()}),
+        torch.cat([by_text.attribute(text) for text in texts()]),
+        torch.cat([by_text.attribute(row) for row in raw()]),  # a mapping with its label
         by_text.attribute(raw()[:]),  # with its labels
         by_text.attribute([{"text": text} for text in texts()]),
         by_code.attribute(encode(tokeniser)),
@@ -143,13 +149,15 @@ def test_new_texts_are_explained_in_every_form(tokeniser: Any) -> None:
     for scores in forms:
         assert scores.shape == (23, 23)
         np.testing.assert_allclose(scores.sum(1), expected, rtol=1e-3, atol=1e-4)
-    with pytest.raises(InvalidInputError, match=r"a list of str.*'preprocess'"):
+    with pytest.raises(InvalidInputError, match=r"a list of str.*'tokenizer' for texts"):
         by_code.attribute(texts())
+    with pytest.raises(InvalidInputError, match="Pass it as 'tokenizer'"):
+        as_training_set(raw(), preprocess=tokeniser)
 
 
 def test_a_saved_explainer_keeps_the_names_and_takes_model_inputs(tokeniser: Any, tmp_path: Path) -> None:
     model = bert()
-    fitted = whence.DualDA(C=1e-2, show_progress=False).fit(model, raw(), preprocess=tokeniser)
+    fitted = whence.DualDA(metric="raw", C=1e-2, show_progress=False).fit(model, raw(), tokenizer=tokeniser)
     assert fitted.class_names_ == tuple(NAMES)  # the data's, since the model has none
     fitted.save(tmp_path / "news.whence")
     loaded = whence.load(tmp_path / "news.whence", model=torch.nn.DataParallel(model))
@@ -162,11 +170,11 @@ def test_names_come_from_the_model_or_the_data(tokeniser: Any) -> None:
     assert class_names(named) == tuple(reversed(NAMES))
     assert class_names(torch.nn.DataParallel(named)) == tuple(reversed(NAMES))
     assert class_names(bert()) is None
-    assert as_training_set(raw(), preprocess=tokeniser).class_names == tuple(NAMES)
+    assert as_training_set(raw(), tokenizer=tokeniser).class_names == tuple(NAMES)
     with pytest.warns(DataWarning, match="model calls class 0 'law', the data 'world'"):
-        as_training_set(raw(), preprocess=tokeniser, names=class_names(named))
+        as_training_set(raw(), tokenizer=tokeniser, names=class_names(named))
     data = [{"text": text, "label": NAMES[y]} for text, y in zip(texts(), LABELS, strict=True)]
-    samples = as_training_set(data, preprocess=tokeniser, names=class_names(named))
+    samples = as_training_set(data, tokenizer=tokeniser, names=class_names(named))
     assert [4 - int(y) for batch in samples.batches() for y in batch.labels] == LABELS
 
 
@@ -181,17 +189,17 @@ def test_adapted_models_tell_their_names() -> None:
 def test_a_label_without_a_class_is_named(tokeniser: Any) -> None:
     labels = [*LABELS[:9], 7, *LABELS[10:]]
     with pytest.raises(InvalidInputError, match=r"Sample 9 .*\[0, 5\).* it is 7"):
-        whence.DualDA(show_progress=False).fit(bert(), (texts(), labels), preprocess=tokeniser)
+        whence.DualDA(metric="raw", show_progress=False).fit(bert(), (texts(), labels), tokenizer=tokeniser)
     names = [*(NAMES[y] for y in LABELS[:9]), "music", *(NAMES[y] for y in LABELS[10:])]
     model = bert(id2label=dict(enumerate(NAMES)))
-    with pytest.raises(SampleError, match=r"Sample 9 .*'music' is no class of the model: world, sport"):
-        whence.DualDA(show_progress=False).fit(model, (texts(), names), preprocess=tokeniser)
+    with pytest.raises(SampleError, match=r"Sample 9 .*'music' is not a class of the model: world, sport"):
+        whence.DualDA(metric="raw", show_progress=False).fit(model, (texts(), names), tokenizer=tokeniser)
 
 
 def test_a_tokeniser_needs_one_column_of_text(tokeniser: Any) -> None:
     data = [{"premise": "a cat", "hypothesis": "a dog", "label": 0}]
-    with pytest.raises(InvalidInputError, match=r"'preprocess' must have one column to read.*lambda"):
-        list(as_training_set(data, preprocess=tokeniser).batches())
+    with pytest.raises(InvalidInputError, match=r"'data' must have one column of texts.*'premise'.*lambda"):
+        list(as_training_set(data, tokenizer=tokeniser).batches())
 
 
 def test_images_are_read_with_an_image_processor() -> None:
@@ -213,7 +221,7 @@ def test_images_are_read_with_an_image_processor() -> None:
     model, _ = build("ViT", lambda: None, **SMALL, image_size=32, patch_size=8, num_labels=5)()
     data = datasets.Dataset.from_dict({"image": images, "label": LABELS[:10], "source": ["web"] * 10})
     data = data.cast_column("image", datasets.Image())
-    e = whence.DualDA(C=1e-2, show_progress=False).fit(model, data, preprocess=Processor())
+    e = whence.DualDA(metric="raw", C=1e-2, show_progress=False).fit(model, data, preprocess=Processor())
     with torch.no_grad():
         direct = model.eval()(torch.from_numpy(pixels).movedim(-1, 1).float() / 255).logits.argmax(1)
     assert e.top_k(images).target.tolist() == direct.tolist()
@@ -245,7 +253,7 @@ def by_hand(tokeniser: Any) -> torch.Tensor:
     features = features_by_hand(bert(), tokeniser)
     bank = whence.features.FeatureBank.of(features, LABELS, head=head_of(bert()))
     return (
-        whence.DualDA(C=0.1, show_progress=False)
+        whence.DualDA(metric="raw", C=0.1, show_progress=False)
         .fit(features=bank)
         .attribute(features=features[:4], target=2)
     )
@@ -265,7 +273,7 @@ def trainer(tokeniser: Any, tmp_path: Path) -> Any:
 def test_a_trainer_brings_its_model_its_training_set_and_its_collator(
     trainer: Any, tokeniser: Any, tmp_path: Path
 ) -> None:
-    e = whence.DualDA(C=0.1, show_progress=False).fit(trainer, cache_dir=tmp_path / "cache")
+    e = whence.DualDA(metric="raw", C=0.1, show_progress=False).fit(trainer, cache_dir=tmp_path / "cache")
     assert e.class_names_ == tuple(NAMES)
     assert e.labels_.tolist() == LABELS
     expected = by_hand(tokeniser)
@@ -273,9 +281,12 @@ def test_a_trainer_brings_its_model_its_training_set_and_its_collator(
     some = trainer.train_dataset.select(range(4))
     torch.testing.assert_close(e.attribute(some, "arts"), expected, **near)
     torch.testing.assert_close(e.attribute(list(some), 2), expected, **near)
-    again = whence.DualDA(C=0.1, show_progress=False).fit(trainer, cache_dir=tmp_path / "cache")
+    again = whence.DualDA(metric="raw", C=0.1, show_progress=False).fit(trainer, cache_dir=tmp_path / "cache")
     assert again.origins_["features"] == "reused"
-    own = whence.DualDA(C=0.1, show_progress=False).fit(trainer, (texts(), LABELS), preprocess=tokeniser)
+    torch.testing.assert_close(e.attribute(texts()[0], 2), expected[:1], **near)  # by its tokenizer
+    own = whence.DualDA(metric="raw", C=0.1, show_progress=False).fit(
+        trainer, (texts(), LABELS), tokenizer=tokeniser
+    )
     torch.testing.assert_close(own.attribute(texts()[:4], 2), expected, **near)
     e.save(tmp_path / "x.whence")
     back = whence.load(tmp_path / "x.whence", trainer)
@@ -285,7 +296,7 @@ def test_a_trainer_brings_its_model_its_training_set_and_its_collator(
 @pytest.mark.parametrize("form", ["texts", "apart", "dataset"])
 def test_a_pipeline_brings_its_model_and_its_tokeniser(tokeniser: Any, form: str) -> None:
     pipe = transformers.pipeline("text-classification", model=bert(), tokenizer=tokeniser, device="cpu")
-    e = whence.DualDA(C=0.1, show_progress=False)
+    e = whence.DualDA(metric="raw", C=0.1, show_progress=False)
     if form == "apart":
         e.fit(pipe, texts(), LABELS)
     else:
@@ -295,7 +306,7 @@ def test_a_pipeline_brings_its_model_and_its_tokeniser(tokeniser: Any, form: str
 
 
 def test_a_data_set_is_attributed_through_the_tokeniser(tokeniser: Any) -> None:
-    e = whence.DualDA(C=0.1, show_progress=False).fit(bert(), raw(), preprocess=tokeniser)
+    e = whence.DualDA(metric="raw", C=0.1, show_progress=False).fit(bert(), raw(), tokenizer=tokeniser)
     expected = by_hand(tokeniser)
     for some in (
         raw().select(range(4)),

@@ -1,4 +1,4 @@
-"""Engines: the same results everywhere, every error told with its item, and no process left behind."""
+"""Engines: the same results everywhere, every error with its item, and no process left behind."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ def test_an_error_is_told_with_its_item() -> None:
     assert [outcomes[0].value, outcomes[2].value] == ["A", "B"]
     assert repr(outcomes[1].error) == "ValueError('bad luck')"
     assert "in trouble" in outcomes[1].details
-    with pytest.raises(ValueError, match="bad luck") as told:
+    with pytest.raises(ValueError, match="bad luck") as raised:
         engine.results(trouble, ["a", "fail"])
-    assert told.value.__notes__ == ["In piece 1 of 2, 'fail'"]
+    assert raised.value.__notes__ == ["In piece 1 of 2, 'fail'"]
 
 
 @pytest.mark.alone
@@ -126,10 +126,10 @@ def test_what_goes_wrong_in_a_process_costs_its_piece_alone(two) -> None:
 
 @pytest.mark.alone
 def test_an_error_of_a_process_shows_what_was_called_there(two) -> None:
-    with pytest.raises(ValueError, match="bad luck") as told:
+    with pytest.raises(ValueError, match="bad luck") as raised:
         engine.results(trouble, ["fail", "a"], two)
-    assert told.value.__notes__[0] == "In piece 0 of 2, 'fail'"
-    assert "in trouble" in told.value.__notes__[1]
+    assert raised.value.__notes__[0] == "In piece 0 of 2, 'fail'"
+    assert "in trouble" in raised.value.__notes__[1]
     with pytest.raises(WorkerError, match=r"Of piece 0 of 2, 'kill': its process ended with exit code -9"):
         engine.results(trouble, ["kill", "a"], two)
     with pytest.raises(DataWarning, match="careful"):  # which pytest makes an error

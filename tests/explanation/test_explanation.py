@@ -74,7 +74,7 @@ def test_to_dict_is_json_and_complete(kind: str) -> None:
     assert first["test_map_sum"] == pytest.approx(float(why.proponents[0].test_map.sum()))
     assert record["logit"] == 3.0
     missing = {field.name for field in dataclasses.fields(why)} - set(record)
-    assert missing == {"sample", "scores"} | (set() if kind == "text" else {"logit_map"})
+    assert missing == {"sample", "scores", "asked"} | (set() if kind == "text" else {"logit_map"})
     if kind == "text":
         assert record["tokens"] == list(TEXT)
         assert first["train_map"] == pytest.approx(why.proponents[0].train_map.tolist())
@@ -95,7 +95,7 @@ def test_figure_says_what_was_found(kind: str, tmp_path: Path) -> None:
         "+2.75 of features, +0.250 of bias",
         "678 of 12,345 training samples",
         "gap 3.0e-07",
-        "the surrogate predicts the model’s class",
+        "✓ the surrogate predicts “cat”",
     ):
         assert expected in said(figure)
     assert inside(figure)
@@ -275,7 +275,7 @@ def test_marked_text_can_be_read_and_images_vanish_where_nothing_is_relevant() -
 
 
 def test_figure_warns_where_surrogate_and_model_differ() -> None:
-    assert "⚠ the surrogate predicts “owl”: do not trust" in texts(explanation(surrogate_class=2).plot())
+    assert "⚠ the surrogate predicts “owl”" in texts(explanation(surrogate_class=2).plot())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -42,9 +42,9 @@ def test_page_says_what_was_found(kind: str) -> None:
         "surrogate logit +3.00",
         "Maps by epsilon_plus_flat. The logit +3.00 is +2.75 of features and +0.250 of bias",
         "678 of 12,345 training samples are support vectors",
-        "“cat” (75.0 %), supported by training samples labelled cat and dog; contradicted by samples "
-        "labelled dog, with 25.0 % of that weight; trust this explanation: the surrogate agrees with the "
-        "model.",
+        "“cat” (75.0 %), supported by training samples labelled cat and dog; most evidence against it is",
+        "✓ The surrogate predicts “cat” too.",
+        "– Whether the input resembles the training data is not measured.",
     ):
         assert expected in words
     why = explanation(kind)
@@ -58,7 +58,7 @@ def test_page_of_effects_says_what_would_change() -> None:
         "What would change “cat”?",
         "+2.00 cat sample 7, 50.0 % of all raising",
         "The logit of “cat” would be lower without training samples labelled cat and dog, and higher without "
-        "training samples labelled dog; trust this explanation",
+        "training samples labelled dog.",
         "all that raises +4.00",
         "sum of all effects, not the logit +3.00",
         "The logit +7.00 is +6.75 of features and +0.250 of bias",
@@ -73,8 +73,10 @@ def test_page_of_effects_says_what_would_change() -> None:
 
 def test_page_is_written_as_it_is_returned(tmp_path: Path) -> None:
     whys = Explanations([explanation(), explanation("text")])
-    html = whys.to_html(tmp_path / "why.html")
+    html = whys.to_html()
+    assert whys.to_html(tmp_path / "why.html") == str(tmp_path / "why.html")
     assert (tmp_path / "why.html").read_text(encoding="utf-8") == html
+    assert whys[1].to_html() == whys[1:].to_html()  # of one explanation alone
     assert "Where 2 predictions come from" in Page(html).words
 
 
@@ -144,7 +146,7 @@ def test_page_without_opponents_truth_or_evidence() -> None:
     assert "No training sample contradicts this class." in words
     assert "True label" not in words
     assert "Explained owl" in words
-    assert "⚠ The surrogate predicts “dog”: do not trust this explanation." in words
+    assert "⚠ The surrogate predicts “dog”; the model predicts “cat”, with probability 75.0 %." in words
     assert "all 0" in words
 
 

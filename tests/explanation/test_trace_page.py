@@ -56,7 +56,8 @@ def trace() -> Trace:
 
 
 def test_texts_are_escaped_and_nothing_runs(trace: Trace, tmp_path: Path) -> None:
-    html = trace.to_html(tmp_path / "page.html")
+    html = trace.to_html()
+    assert trace.to_html(tmp_path / "page.html") == str(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == html
     assert WILD not in html
     assert html.count("&lt;img src=x") >= 6
@@ -78,10 +79,10 @@ def test_every_word_is_a_link_to_its_passages(trace: Trace) -> None:
         assert f'main:has(#t{i}:target) .answer a[href="#t{i}"]' in html
 
 
-def test_it_says_how_far_to_trust_it(trace: Trace) -> None:
+def test_it_says_where_the_surrogate_disagrees(trace: Trace) -> None:
     html = trace.to_html()
     assert "1 of 2 words, 50.0\u00a0%" in html
-    assert "do not trust these passages" in html
+    assert "these passages do not lead to the model’s word" in html
     assert "predicts it in 50.0\u00a0% of 2 places of documents that it has not seen" in html
     sure = replace(trace, tokens=(token(" sea", True),) * 2, bands=None)
     assert "at all 2 words." in sentences(sure)[1]

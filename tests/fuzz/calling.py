@@ -109,12 +109,13 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "ClassView": lambda: audit.class_view(_dualda()),
     "Coreset": lambda: audit.coreset(_dualda(), features=world.features(world.B)),
     "GroupAttribution": lambda: audit.group_attribution(_dualda(), world.X(2)),
-    "SharedEvidence": lambda: audit.shared_evidence(_dualda(), target=0),
+    "Shortcuts": lambda: audit.shortcuts(_dualda(), target=0),
     "Values": lambda: audit.values(world.fitted("effects"), world.X(world.B), world.y(world.B)),
     "WrongLabels": lambda: audit.wrong_labels(_dualda(), features=world.features()),
     "Explanations": why,
     "Explanation": lambda: why()[0],
     "ConceptExplanation": lambda: world.fitted_on_images().explain_concepts(world.images(1), n=1, k=1)[0],
+    "TreeNode": lambda: why()[0].tree,
     "Typicality": _typicality,
     "Corpus": corpus,
     "Trace": functools.cache(lambda: writer().trace("mira lives in", " tolm .")),
@@ -155,6 +156,7 @@ def _fit_bank(**given: Any) -> Any:
 
 USED: dict[str, Callable[..., Any]] = {
     "Cache": lambda **given: Cache(**given).entries(),
+    "explain": lambda **given: whence.explain(**given, C=0.1, show_progress=False),
     "FeatureBank.of": _fit_bank,
     "data.as_training_set": _read,
     "engine.run": _listed(engine.run),

@@ -158,9 +158,9 @@ def labels(n_classes: int | None = world.K, *, rows: bool = True, negative: bool
             floats=lambda v: array(v).astype(float),
             minus_zero=lambda v: -0.0 * array(v),
             nan=lambda v: put(v, np.nan, float),
-            truths=lambda v: array(v) > 0,
             unsigned_beyond=lambda v: put(v, 2**63 + 5, np.uint64),
         )
+        + odd(truths=lambda v: array(v) > 0)
     )
     if negative:
         kind += wrong(negative=lambda v: put(v, -1), very_negative=lambda v: put(v, -(2**62)))

@@ -25,12 +25,12 @@ MODULES = (
 _RECORDS = """
     CChoice PathPoint Solution FeatureBank GradientBank Entry ClassSummary ClassView Coreset Direction
     GroupAttribution
-    SharedEvidence Values WrongLabels Capabilities Ranked TopK Pass ExplainedPairs FlippingResult Resources
+    Shortcuts Values WrongLabels Capabilities Ranked TopK Pass ExplainedPairs FlippingResult Resources
     Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
     Case Row Outcome EffectOf NovelInputs Group
-    Nearness Novelty Typicality Neighbour
-    Band Bands Changed Passage ScoredDocument Token Trace Without
+    Nearness Novelty Typicality Neighbour Check Summary TreeNode
+    Band Bands Changed Passage ScoredDocument Token Trace Without WhatIf
 """  # calls give them back: a user reads and never makes them
 _CONSTANTS = """
     Column Curves Numbers TextInputs Local
@@ -44,13 +44,15 @@ _AMONG_THEMSELVES = """
     TrainingSet.reading TrainingSet.subset TrainingSet.relabelled TrainingSet.marked TrainingSet.contents
     TrainingSet.fingerprint TrainingSet.prints View.relabelled View.marked
     Frame.covers CentreBox.covers BoxAndFrame.covers
-    Prepare.inputs Prepare.labelled Prepare.unlabelled features.teller features.taken
+    Prepare.inputs Prepare.labelled Prepare.unlabelled features.make_printer features.taken
     svm.held_back Rules.beyond_first
     Effects.total
     Case.explaining Case.curve Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run
     Local.group Local.shards Processes.group Processes.shards Ray Ray.group Ray.run Ray.shards Group.call
     NewSamples NewSamples.inputs NewSamples.labels Prepare.of_new data.as_new
     engine.current svm.solve_shards TrainingSet.changed Novelty.of
+    FeatureMap FeatureMap.fit FeatureMap.rows FeatureMap.pull FeatureMap.restored InputViews TreeNode.describe
+    features.reference
     Resources.after Bands.of Bands.of_count Prepare.find_tokenizer Trace.band Trace.check_token
 """  # what rooms do for each other, with arguments that were checked before
 _SUBCLASSED = (
@@ -71,12 +73,13 @@ _SUBCLASSED = (
 )
 """What users write, asked by whence with arguments that were checked before."""
 _OF_METHODS = """
-    learn score_tests score_self packed restored get_params set_params explaining total
+    learn score_tests score_self packed restored get_params set_params explaining total serve report show
 """
-"""What those write who write a method, and what ``load`` and scikit-learn ask of one."""
+"""What those write who write a method, what ``load`` and scikit-learn ask of one, and what opens pages."""
 _PLAIN = """
-    CChoice.columns ClassView.columns FlippingResult.columns SharedEvidence.columns NovelInputs.columns
-    TopK.columns TopK.to_pandas Coreset.to_pandas Values.to_pandas WrongLabels.to_pandas TopK.to_parquet
+    CChoice.columns ClassView.columns FlippingResult.columns Shortcuts.columns NovelInputs.columns
+    WhatIf.columns WhatIf.to_pandas TopK.columns TopK.to_pandas Coreset.to_pandas Values.to_pandas
+    WrongLabels.to_pandas TopK.to_parquet
 """  # which take nothing, or a path as those of audits do
 _SKLEARN = """
     CrammerSingerSVC CrammerSingerSVC.fit CrammerSingerSVC.predict CrammerSingerSVC.decision_function

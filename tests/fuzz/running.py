@@ -87,7 +87,7 @@ def _judged(call: Call, args: dict[str, Any], wrong: bool, left_out: bool) -> tu
     with quiet():
         function = call.function()  # which may fit something first
     try:
-        with limited(SECONDS), warnings.catch_warnings(record=True) as told:
+        with limited(SECONDS), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             result = function(**args)
     except WhenceError as error:
@@ -100,7 +100,7 @@ def _judged(call: Call, args: dict[str, Any], wrong: bool, left_out: bool) -> tu
         if left_out and isinstance(error, TypeError) and "missing" in str(error):
             return "too few arguments", str(error)
         return "raw error", "".join(traceback.format_exception(error, limit=-6))
-    foreign = [each for each in told if each.category.__module__ not in _OURS]
+    foreign = [each for each in caught if each.category.__module__ not in _OURS]
     if wrong:
         return "nonsense taken", f"gave {type(result).__name__}: {str(result)[:300]}"
     if not call.nan and (place := not_finite(result)):

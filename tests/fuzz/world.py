@@ -94,7 +94,7 @@ def made(method: str) -> Any:
 
 
 def extra(method: str) -> dict[str, Any]:
-    """What ``fit`` of a method needs beside model and data."""
+    """What ``fit`` of a method needs besides model and data."""
     return {"checkpoints": [network().state_dict()]} if method == "tracin" else {}
 
 

@@ -59,7 +59,7 @@ def test_methods_share_one_pass(first: Any, others: list[Any], monkeypatch: pyte
 @pytest.mark.parametrize(
     ("method", "given", "message"),
     [
-        (GradCos(projection=16), 3, "'gradients' must be what 'collect' returned. Got 3"),
+        (GradCos(projection=16), 3, "'gradients' must be a result of 'collect'. Got 3"),
         (GradCos(projection=8), None, "'gradients' must be those that GradCos(projection=8"),
         (GradCos(projection=16, seed=1), None, "Collect them by a method of the same loss"),
         (GradCos(projection=16, loss="logit"), None, "Collect them by a method of the same loss"),
@@ -82,7 +82,7 @@ def test_gradients_of_another_training_set_are_refused() -> None:
         with pytest.raises(InvalidInputError, match="must come with the bank that they were collected of"):
             method.fit(**fit, gradients=shared)
     trak = TRAK(projection=16, show_progress=False)
-    with pytest.raises(InvalidInputError, match="must be left out where 'checkpoints' are given"):
+    with pytest.raises(InvalidInputError, match="'gradients' must be None with 'checkpoints'"):
         trak.fit(model, (x, y), checkpoints=checkpoints, gradients=trak.collect(bank()))
     with pytest.raises(
         TypeError, match=r"'gradients'\. It takes those of every method, and checkpoints, learning_rates"

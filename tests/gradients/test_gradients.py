@@ -173,7 +173,7 @@ def test_tied_weights_count_once() -> None:
 
 
 class Several(nn.Module):
-    """Inputs by name, logits beside other outputs, a head on every place of which the model picks one."""
+    """Inputs by name, logits next to other outputs, a head on every place of which the model picks one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -603,5 +603,5 @@ def test_options_that_do_not_go_together_are_named() -> None:
     model, x, y, _, _ = trained()
     with pytest.raises(InvalidInputError, match=r"'projection' must be left.*exact without one. Got 9"):
         GradDot(params="last", projection=9, show_progress=False).fit(model, (x, y))
-    with pytest.raises(InvalidInputError, match="'ridge' must be above 0 where ΦᵀΦ is singular"):
+    with pytest.raises(InvalidInputError, match="'ridge' must be above 0 if ΦᵀΦ is singular"):
         TRAK(projection=60, ridge=0, show_progress=False).fit(model, (x, y))

@@ -1,4 +1,4 @@
-"""Commands as a user runs them, beside a module of the user's own."""
+"""Commands as a user runs them, with a module of the user's own."""
 
 from __future__ import annotations
 

@@ -65,6 +65,8 @@ def explanation(kind: str = "grey", **changes: Any) -> Explanation:
         "surrogate_class": 0,
         "truth": 1,
         "target": 0,
+        "against": None,
+        "relative": False,
         "class_names": ("cat", "dog", "owl"),
         "scores": np.array([2.0, 1.0, -0.5, 1.0, -0.5]),
         "logit": 3.0,

@@ -59,12 +59,13 @@ def network(seed: int = 0) -> nn.Module:
 
 def project(
     model: nn.Module, train: Any, test: Any, *, names: tuple[str, ...] = NAMES, path: str = "small.whence",
-    preprocess: Any = None,
+    preprocess: Any = None, tokenizer: Any = None,
 ) -> Project:  # fmt: skip
     """A project as ``whence serve`` opens it, without files."""
-    explainer = DualDA(C=0.05, tol=1e-9, batch_size=64, show_progress=False)
-    explainer.fit(model, train, class_names=names, preprocess=preprocess)
-    tests = as_training_set(test, 64, task=explainer.task_, names=names, preprocess=preprocess)
+    explainer = DualDA(metric="raw", C=0.05, tol=1e-9, batch_size=64, show_progress=False)
+    explainer.fit(model, train, class_names=names, preprocess=preprocess, tokenizer=tokenizer)
+    form = {"preprocess": preprocess, "tokenizer": tokenizer}
+    tests = as_training_set(test, 64, task=explainer.task_, names=names, **form)
     return Project(Path(path), Configuration(model="", data=""), explainer, tests)
 
 
@@ -153,8 +154,8 @@ def text_project(preprocess: Any = None) -> Project:
         model(**ready, labels=torch.tensor(labels)).loss.backward()
         optimiser.step()
     names = ("business", "sport", "politics")
-    made = spelling if preprocess is None else preprocess(spelling)
-    return project(model.eval(), (words, labels), test, names=names, preprocess=made)
+    made = {"tokenizer": spelling} if preprocess is None else {"preprocess": preprocess(spelling)}
+    return project(model.eval(), (words, labels), test, names=names, **made)
 
 
 POST = {"x-whence": "1"}

@@ -1,4 +1,4 @@
-"""The form of captum, beside captum's own class on a linear model, where both know the answer."""
+"""The adapter for captum, compared with captum's own class on a linear model."""
 
 from __future__ import annotations
 

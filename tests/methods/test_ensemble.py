@@ -123,7 +123,7 @@ def test_bad_input_is_named(tmp_path: Any) -> None:
         Ensemble([member(), member()]).fit(models, (x, y))
     with pytest.raises(InvalidInputError, match="at least one model"):
         Ensemble(member).fit([], (x, y))
-    with pytest.raises(InvalidInputError, match=r"same classes\. Got numbers of classes \[3, 4\]"):
+    with pytest.raises(InvalidInputError, match=r"same classes\. Got models with \[3, 4\] classes"):
         Ensemble(member).fit([models[0], nn.Linear(D, 4)], (x, y))
     ensemble = Ensemble(member).fit(models, (x, y))
     with pytest.raises(InvalidInputError, match="'target' must lie in"):
@@ -145,7 +145,7 @@ def test_one_line_and_its_spread() -> None:
     np.testing.assert_allclose(ensemble.attribute(tests, 2), np.mean(each, 0), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(ensemble.spread(tests, 2), np.std(each, 0, ddof=1), rtol=1e-4, atol=1e-6)
     top = ensemble.top_k(tests, 3, target=2)
-    order = np.argsort(-np.mean(each, 0), axis=1)[:, :3]
+    order = np.argsort(-np.mean(each, 0), axis=1)[:, :3]  # of τ: an ensemble's scores are not relative
     np.testing.assert_array_equal(top.proponents.indices, order)
     for members in ("similarity", Similarity):
         made = whence.Ensemble(members, show_progress=False).fit(models, (x, y))
@@ -174,7 +174,7 @@ def test_it_comes_back_from_one_file(tmp_path: Any) -> None:
     assert torch.equal(back.attribute(tests), ensemble.attribute(tests))
     assert torch.equal(back.spread(tests), ensemble.spread(tests))
     assert len(back.members_[1].explain(tests[:1], k=1)) == 1
-    with pytest.raises(InvalidInputError, match=r"the 3 models of the ensemble, in their order\. Got 2"):
+    with pytest.raises(InvalidInputError, match=r"the 3 models of the ensemble, in order\. Got 2"):
         whence.load(tmp_path / "e.whence", models[:2])
     with pytest.raises(StoreError, match="another model"):
         whence.load(tmp_path / "e.whence", models[::-1])
@@ -214,7 +214,7 @@ def test_explanations_are_means_of_the_members_in_comparable_units(labels: Tenso
     logit = np.zeros(D)
     for member in ensemble.members_:
         unit = float(member.attribute(tests[:1], 0).double().std(correction=0)) * len(models)
-        (own,) = member.explain(tests[:1], k=N, target=0)
+        (own,) = member.explain(tests[:1], k=N, target=0, relative=False)
         logit += own.logit_map / unit
         for pair in own.pairs:
             for side, found in enumerate((pair.test_map, pair.train_map)):

@@ -86,5 +86,5 @@ def test_it_is_saved_and_a_file_that_does_not_fit_is_refused(tmp_path: Path) -> 
     assert again.boundary_.tolist() == explainer.boundary_.tolist()
     arrays, manifest = explainer.packed()
     arrays["vectors"] = arrays["vectors"][1:]
-    with pytest.raises(StoreError, match="'vectors' must have a row per sample"):
+    with pytest.raises(StoreError, match="'vectors' must have one row per sample"):
         whence.OneClass.restored(arrays, manifest, None)

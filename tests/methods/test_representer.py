@@ -131,7 +131,7 @@ def test_hinge_points_are_dualda(C: float, bias: bool) -> None:
     """The weights alone give DualDA's coefficients: two ways to the same scores."""
     model, x, y, tests = problem()
     points = HingeRP(C, bias=bias, **QUIET).fit(model, (x, y))
-    dual = whence.DualDA(C, bias=bias, tol=1e-9, **QUIET).fit(model, (x, y))
+    dual = whence.DualDA(C, metric="raw", bias=bias, tol=1e-9, **QUIET).fit(model, (x, y))
     assert points.residual_ < 1e-8
     np.testing.assert_allclose(points.alpha_, dual.lam_.toarray(), rtol=0, atol=1e-3 * C)
     for target in (0, 3):

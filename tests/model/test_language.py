@@ -1,4 +1,4 @@
-"""A causal language model as a classifier of the next token, beside what the model itself gives."""
+"""A causal language model as a classifier of the next token, compared with the model itself."""
 
 from __future__ import annotations
 

@@ -88,7 +88,11 @@ def test_the_last_ones_of_all_and_those_that_are_named() -> None:
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("features", "no linear or convolutional layer"), ("unused", "does not run"), ("mixing", "per sample")],
+    [
+        ("features", "not a linear or convolutional layer"),
+        ("unused", "does not run"),
+        ("mixing", "per sample"),
+    ],
 )
 def test_a_layer_that_cannot_be_taken_is_named(name: str, why: str) -> None:
     class Mixing(Vgg):

@@ -79,10 +79,12 @@ def test_the_head_is_found_by_value() -> None:
     assert find_head(net(), X) == "out"
 
 
-def test_a_named_layer_may_be_followed_by_a_softmax() -> None:
-    with pytest.raises(ModelError, match=r"'out' \(5→3\).*'body' \(4→5\).*'layer'"):
-        find_head(net("softmax"), X)
-    assert find_head(net("softmax"), X, layer="out") == "out"
+def test_a_softmax_after_the_head_is_found_by_value() -> None:
+    assert find_head(net("softmax"), X) == find_head(net("softmax"), X, layer="out") == "out"
+    model = nn.Sequential(net(), nn.Softmax(1), nn.Softmax(1))
+    with pytest.raises(ModelError, match=r"'0.out' \(5→3\).*'0.body' \(4→5\).*'layer'"):
+        find_head(model, X)
+    assert find_head(model, X, layer="0.out") == "0.out"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def test_a_model_may_write_into_its_logits() -> None:
 
 
 def test_a_long_list_of_layers_is_cut() -> None:
-    model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(20)), nn.Linear(4, 3), nn.Softmax(1))
+    model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(20)), nn.Linear(4, 3), nn.Tanh())
     with pytest.raises(ModelError, match=r"Its linear layers: '20' \(4→3\), '0' \(4→4\).* and 9 more\."):
         find_head(model, X)
 
@@ -233,7 +235,7 @@ def test_the_model_is_left_as_it_was(after: str) -> None:
     model = net()
     model(X).sum().backward()
     model.train()
-    model.norm.eval()  # a frozen normalisation must stay frozen, beside modules that train
+    model.norm.eval()  # a frozen normalisation must stay frozen next to modules that train
     model.body.bias.requires_grad_(False)
     model.register_forward_hook(lambda *_: None)
     model.after = after

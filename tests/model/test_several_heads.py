@@ -158,7 +158,7 @@ def test_distilled_transformers(name: str) -> None:
     weight, bias = extractor.head()
     np.testing.assert_allclose(extractor(x).double().numpy() @ weight.T + bias, logits, rtol=1e-4, atol=1e-5)
     data = ({"pixel_values": x["pixel_values"]}, np.arange(6) % 5)
-    explainer = whence.DualDA(C=0.1, show_progress=False).fit(model, data)
+    explainer = whence.DualDA(metric="raw", C=0.1, show_progress=False).fit(model, data)
     scores = explainer.attribute(x)
     expected = explainer.surrogate_.logits(extractor(x))
     picked = expected[torch.arange(6), torch.from_numpy(logits.argmax(1))]
@@ -171,19 +171,21 @@ def test_distilled_transformers(name: str) -> None:
 def test_from_fit_to_load_and_explain(tmp_path: Path) -> None:
     model, x = Distilled(), inputs(40)
     y = torch.arange(40) % K
-    explainer = whence.DualDA(C=0.1, show_progress=False).fit(model, (x, y))
+    explainer = whence.DualDA(metric="raw", C=0.1, show_progress=False).fit(model, (x, y))
     explainer.save(tmp_path / "x.whence")
     back = whence.load(tmp_path / "x.whence", model, (x, y))
     assert torch.equal(back.attribute(x[:3]), explainer.attribute(x[:3]))
     assert explainer.faithfulness(x).n_tests == 40
     with pytest.raises(StoreError, match="another model"):
         whence.load(tmp_path / "x.whence", one_tensor())
-    named = whence.DualDA(C=0.1, show_progress=False).fit(model, (x, y), layer="0.5*head + 0.5*head_dist")
+    named = whence.DualDA(metric="raw", C=0.1, show_progress=False).fit(
+        model, (x, y), layer="0.5*head + 0.5*head_dist"
+    )
     np.testing.assert_array_equal(named.coef_, explainer.coef_)
     for layer in ("half*head + head_dist", "head + nothing"):
         with pytest.raises(ModelError, match="'layer' must"):
-            whence.DualDA(show_progress=False).fit(model, (x, y), layer=layer)
-    several = whence.DualDA(C=0.1, layers="all", show_progress=False).fit(model, (x, y))
+            whence.DualDA(metric="raw", show_progress=False).fit(model, (x, y), layer=layer)
+    several = whence.DualDA(metric="raw", C=0.1, layers="all", show_progress=False).fit(model, (x, y))
     several.save(tmp_path / "y.whence")
     back = whence.load(tmp_path / "y.whence", model)
     assert torch.equal(back.attribute(x[:3]), several.attribute(x[:3]))

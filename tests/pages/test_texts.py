@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from whence.data.items import WRITTEN
+from whence.data.items import WRITTEN, Prepare
 from whence.errors import DataWarning
 from whence.pages.samples import Sample, as_samples
 from whence.pages.style import drawn, scale, strongest, unwritten
@@ -34,21 +34,26 @@ def tokenizer():
 def test_a_text_is_given_back_letter_by_letter() -> None:
     spelling = tokenizer()
     batch = dict(spelling([TEXT, "it"], padding=True, return_tensors="pt"))
-    long, short = as_samples({**batch, WRITTEN: [TEXT, "it"]}, spelling)
+    long, short = as_samples({**batch, WRITTEN: [TEXT, "it"]}, Prepare(tokenizer=spelling))
     assert long.tokens is not None
     assert "".join(long.tokens) == TEXT
     assert long.tokens[0] == long.tokens[-1] == ""  # [CLS] and [SEP]
     assert {"\n\nThe", " $", "1", ".", "13", "bn", "  Zyx"} <= set(long.tokens)  # the last is unknown
     assert short.tokens == ("", "it", "")
     cut = spelling([TEXT], truncation=True, max_length=7, return_tensors="pt")
-    assert "".join(as_samples({**cut, WRITTEN: [TEXT]}, spelling)[0].tokens or ()) == TEXT[:20]
+    assert (
+        "".join(as_samples({**cut, WRITTEN: [TEXT]}, Prepare(tokenizer=spelling))[0].tokens or ())
+        == TEXT[:20]
+    )
 
 
 @pytest.mark.parametrize("texts", [None, ["another text"], [TEXT, TEXT]])
 def test_without_the_text_words_and_signs_are_joined_as_english_is_written(texts: object) -> None:
     spelling = tokenizer()
     batch = dict(spelling([TEXT], return_tensors="pt"))
-    tokens = as_samples(batch if texts is None else {**batch, WRITTEN: texts}, spelling)[0].tokens
+    tokens = as_samples(batch if texts is None else {**batch, WRITTEN: texts}, Prepare(tokenizer=spelling))[
+        0
+    ].tokens
     assert tokens is not None
     written = 'profit up the "bank\'s" profit rose 76% to $1.13bn ($600m), it said. [UNK]!'
     assert "".join(tokens) == written == " ".join(TEXT.split()).lower().replace("zyx", "[UNK]")
@@ -65,7 +70,7 @@ def test_letters_of_several_tokens_stay_whole() -> None:
     text = "a é\n漢 b"
     ids = spelling([text], return_tensors="pt")["input_ids"]
     for batch in ({"input_ids": ids}, {"input_ids": ids, WRITTEN: [text]}):
-        tokens = as_samples(batch, spelling)[0].tokens
+        tokens = as_samples(batch, Prepare(tokenizer=spelling))[0].tokens
         assert tokens is not None
         assert "".join(tokens) == text
         assert len(tokens) == len(text.encode())

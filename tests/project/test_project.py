@@ -107,8 +107,8 @@ def test_only_the_demo_itself_does(tmp_path: Path, module: str) -> None:
         ({"model": 3}, "model: input should be a valid string"),
         ({"test": []}, "test: input should be a valid string"),
         ({"options": "C"}, "options: input should be an object"),
-        ({"options": {"alpha": 1}}, "it has 'alpha', which is no option of the fit"),
-        ({"reading": {"collate_fn": "x"}}, "it has 'collate_fn', which is no option of the fit"),
+        ({"options": {"alpha": 1}}, "it has 'alpha', which is not an option of the fit"),
+        ({"reading": {"collate_fn": "x"}}, "it has 'collate_fn', which is not an option of the fit"),
     ],
 )
 def test_crafted_configurations_are_named(fitted: Path, changes: dict[str, object], message: str) -> None:

@@ -28,7 +28,7 @@ def fitted():
             nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 5, 3), nn.ReLU(), nn.Flatten(), nn.Linear(80, 6),
             nn.ReLU(), nn.Linear(6, 2),
         )  # fmt: skip
-    explainer = whence.DualDA(C=500.0, show_progress=False)
+    explainer = whence.DualDA(metric="raw", C=500.0, show_progress=False)
     return explainer.fit(model, (images, labels), class_names=["low", "high"]), images
 
 
@@ -99,7 +99,9 @@ def test_maps_over_a_basis_sum_to_the_maps_of_the_pair(fitted, basis):
         test, train = (trace(extractor, inputs, "epsilon_plus_flat") for inputs in (x, z))
         d = test.features.shape[1]
         concepts = Concepts.neurons(d) if basis == "neurons" else Concepts.of(rotation(d))
-        maps = concept_maps(test, train, 0.3, concepts)
+        v = torch.as_tensor(concepts.vectors)
+        on_test, on_train = (0.3 * (v @ one.features[0].detach())[:, None] * v for one in (train, test))
+        maps = concept_maps(test, train, on_test, on_train)
         R = 0.3 * test.features * train.features
         whole = [lrp(extractor, inputs, R, "epsilon_plus_flat")[0] for inputs in (x, z)]
         for found, expected in zip(maps, whole, strict=True):
@@ -113,7 +115,7 @@ def test_explain_concepts(fitted):
     (why,) = explainer.explain_concepts(images[:1], n=3, k=4)
     top = explainer.top_k(images[:1], 1)
     assert why.index == int(top.proponents.indices[0, 0])
-    assert why.score == pytest.approx(float(top.proponents.scores[0, 0]), rel=1e-5)
+    assert why.score == pytest.approx(float(explainer.attribute(images[:1])[0, why.index]), rel=1e-5)
     assert why.scores.sum() + why.bias == pytest.approx(why.score, rel=1e-5)
     assert why.is_basis
     assert len(why.names) == len(why.scores) == 6

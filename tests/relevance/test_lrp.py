@@ -207,10 +207,10 @@ def test_threads_do_not_see_one_another() -> None:
         return same
 
     with ThreadPoolExecutor(8) as pool:
-        beside = pool.submit(plain)
+        other = pool.submit(plain)
         found = list(pool.map(lambda _: lrp(extractor, IMAGES, R), range(14)))
         stop.set()
-        assert beside.result()
+        assert other.result()
     assert all(torch.equal(each, want) for each in found)  # type: ignore[arg-type]
     assert_same(before, state(model))
 

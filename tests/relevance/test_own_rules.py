@@ -115,7 +115,9 @@ def test_a_rule_alone_holds_for_all_layers_and_by_type_for_those_of_the_type() -
 
 def test_explain_takes_a_users_rules() -> None:
     model, X = network(), random(60, 6)
-    explainer = whence.DualDA(C=1.0, bias=False, show_progress=False).fit(model, (X, torch.arange(60) % 3))
+    explainer = whence.DualDA(metric="raw", C=1.0, bias=False, show_progress=False).fit(
+        model, (X, torch.arange(60) % 3)
+    )
     x = X[:1]
     f = Extractor(model, "4")(x)
     for method, name in (

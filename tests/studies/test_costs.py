@@ -30,20 +30,20 @@ MODEL = 12 * 500 * networks.find("narrow-cnn").seconds
 def test_every_model_moves_it() -> None:
     small, said = protocol.parse(TABLES), list[str]()
     with Meter(small, False, said.append) as meter, meter.part(meter.total), meter.training(MODEL):
-        progress.tell("Trials of C", 7, 0)
+        progress.report("Trials of C", 7, 0)
         assert meter.done == 0
-        progress.tell(MODELS, 0, 14)
-        progress.tell(MODELS, 5, 14)  # which were there
+        progress.report(MODELS, 0, 14)
+        progress.report(MODELS, 5, 14)  # which were there
         assert meter.done == pytest.approx(5 * MODEL)
         with meter.part(MODEL):
-            progress.tell(MODELS, 6, 14)
+            progress.report(MODELS, 6, 14)
         assert meter.done == pytest.approx(6 * MODEL)  # and not counted twice
-        progress.tell(MODELS, 0, 2)
-        progress.tell(MODELS, 1, 2)
+        progress.report(MODELS, 0, 2)
+        progress.report(MODELS, 1, 2)
         assert meter.done == pytest.approx(7 * MODEL)
         assert said == [f"{share:.0%} of the work is done" for share in _shares(meter.total)]
         for done in range(1_000):  # more than there should be
-            progress.tell(MODELS, done, 1_000)
+            progress.report(MODELS, done, 1_000)
     assert meter.share == 1
 
 
@@ -65,7 +65,7 @@ def test_trained_models_are_said_before_methods_are_measured(
 
     monkeypatch.setattr(GradDot, "fit", watched)
     run.run(small, Path(), tmp_path, show_progress=False, say=said.append)
-    # Seven parts and two seeds, beside the model that is explained, make up most of the plan.
+    # Seven parts and two seeds, besides the explained model, make up most of the plan.
     share = 14 * MODEL / sum(item.seconds for item in costs.plan(small))
     assert share > 0.5
     assert known == [pytest.approx(100 * share, abs=10)]

@@ -24,7 +24,7 @@ def summary(methods: list[Method], *columns: dict[str, float], rising: bool = Tr
     return SimpleNamespace(values=values, methods=methods, seconds=lambda m: 1.0)
 
 
-def told(count: Count) -> dict[str, tuple[float, int, int]]:
+def results_of(count: Count) -> dict[str, tuple[float, int, int]]:
     return {place.label: (place.rank, place.three, place.columns) for place in count.places}
 
 
@@ -90,18 +90,18 @@ def test_the_papers_count_gives_a_choice_to_dualda_only() -> None:
         "A choice for all",
         "Every row by itself",
     ]
-    assert told(found["As the paper counts"])["DualDA, best of 3"] == (1.0, 3, 3)
+    assert results_of(found["As the paper counts"])["DualDA, best of 3"] == (1.0, 3, 3)
     # C = 1e-3 is first once, and twice last of seven.
-    assert told(found["One C for all columns"])["DualDA C=0.001"] == (5.0, 1, 3)
-    assert told(found["C by a rule"])["DualDA tuned"] == (7.0, 0, 3)
-    assert told(found["A choice for all"])["DualDA, best of 4"] == (1.0, 3, 3)
-    assert "SIMILARITY" not in told(found["As the paper counts"])
-    assert not any("random" in told(count) for count in found.values())
+    assert results_of(found["One C for all columns"])["DualDA C=0.001"] == (5.0, 1, 3)
+    assert results_of(found["C by a rule"])["DualDA tuned"] == (7.0, 0, 3)
+    assert results_of(found["A choice for all"])["DualDA, best of 4"] == (1.0, 3, 3)
+    assert "SIMILARITY" not in results_of(found["As the paper counts"])
+    assert not any("random" in results_of(count) for count in found.values())
 
 
 def test_methods_as_the_authors_ran_them_are_counted_too() -> None:
     own = [method("dualda", f"DualDA C={C:g}", C=C) for C in (1e-5, 1e-3, 1e-1)]
-    unit = method("dualda", "unit length", C=1e-3, normalise=True)  # the paper has none
+    unit = method("dualda", "unit length", C=1e-3, metric="unit")  # the paper has none
     others = [method(name, name.upper()) for name in ("representer", *OTHERS)]
     theirs = [
         method("representer", "of outputs", targets="outputs", bias=False),
@@ -110,7 +110,7 @@ def test_methods_as_the_authors_ran_them_are_counted_too() -> None:
     methods = [method("random"), *own, unit, *others, *theirs]
     scores = dict.fromkeys((m.key for m in methods), 0.0) | {m.key: 2.0 for m in others}
     scores |= {own[1].key: 3.0, unit.key: 9.0, theirs[0].key: 4.0}
-    found = {count.title: told(count) for count in counts(summary(methods, scores))}
+    found = {count.title: results_of(count) for count in counts(summary(methods, scores))}
     assert found["As the paper counts"]["DualDA, best of 3"][0] == 1.0
     # Only the one of outputs is before it then, under the method's own name.
     assert found["As the authors ran it"]["DualDA, best of 3"][0] == 2.0

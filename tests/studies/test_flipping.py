@@ -41,7 +41,11 @@ def linear():
     model = nn.Sequential(nn.Linear(6, 4, bias=False), nn.Linear(4, 3)).double()
     x = torch.randn(40, 6, dtype=torch.float64)
     y = model(x).argmax(1)
-    return DualDA(C=0.5, show_progress=False).fit(model, (x, y)), model[0].weight.detach().numpy(), x.numpy()
+    return (
+        DualDA(metric="raw", C=0.5, show_progress=False).fit(model, (x, y)),
+        model[0].weight.detach().numpy(),
+        x.numpy(),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +56,7 @@ def images():
         nn.Linear(4 * 6 * 5, 8), nn.ReLU(), nn.Linear(8, 3),
     ).double()  # fmt: skip
     x = torch.rand(30, 2, 6, 5, dtype=torch.float64)
-    return DualDA(C=0.5, show_progress=False).fit(model, (x, torch.arange(30) % 3)), x
+    return DualDA(metric="raw", C=0.5, show_progress=False).fit(model, (x, torch.arange(30) % 3)), x
 
 
 class Bag(nn.Module):
@@ -162,7 +166,7 @@ def test_tokens_are_removed_by_the_mask_and_special_ones_stay():
     mask = (ids > 0).long()
     inputs = {"input_ids": ids, "attention_mask": mask}
     data = [({name: part[i] for name, part in inputs.items()}, i % 2) for i in range(24)]
-    explainer = DualDA(C=0.5, show_progress=False).fit(model, data)
+    explainer = DualDA(metric="raw", C=0.5, show_progress=False).fit(model, data)
     one = {name: part[:2] for name, part in inputs.items()}
     result = pair_flipping(
         explainer, one, side="test", methods=METHODS, steps=5, baseline=3, keep=[1], n_random=1
@@ -240,7 +244,7 @@ def test_mistakes_are_named(linear, images):
         pair_flipping(explainer, x[:1], side="left")
     with pytest.raises(InvalidInputError, match="'steps'"):
         pair_flipping(explainer, x[:1], steps=0)
-    with pytest.raises(InvalidInputError, match="'patch' must be 1 for inputs that are no images"):
+    with pytest.raises(InvalidInputError, match="'patch' must be 1 for inputs that are not images"):
         pair_flipping(explainer, x[:1], patch=2, baseline=0.0)
     with pytest.raises(
         InvalidInputError, match=r"'baseline' must be .* Got 'mean' for inputs of shape \(6,\)"
@@ -248,7 +252,7 @@ def test_mistakes_are_named(linear, images):
         pair_flipping(explainer, x[:1])
     with pytest.raises(InvalidInputError, match="'methods' must name at least one"):
         pair_flipping(explainer, x[:1], methods={})
-    with pytest.raises(InvalidInputError, match="a method that is not random"):
+    with pytest.raises(InvalidInputError, match="one that is not random"):
         pair_flipping(explainer, x[:1], methods={"random": "random"})
     pictures, images = images
     with pytest.raises(InvalidInputError, match="Got 'grey'"):
@@ -256,7 +260,7 @@ def test_mistakes_are_named(linear, images):
     with pytest.raises(InvalidInputError, match=r"'baseline' must have the sample's shape \(2, 6, 5\)"):
         pair_flipping(pictures, images[:1], baseline=np.zeros((3, 6, 5)))
     tokens = {"input_ids": torch.tensor([[1, 5]]), "attention_mask": torch.tensor([[1, 1]])}
-    with pytest.raises(InvalidInputError, match="must be a token's number for texts"):
+    with pytest.raises(InvalidInputError, match="must be a token id for texts"):
         Removable.of(tokens, "mean")
     with pytest.raises(InvalidInputError, match="'keep' must leave tokens"):
         Removable.of(tokens, 3, keep=[1, 5])

@@ -40,7 +40,7 @@ def tables(**options: Any) -> dict[str, Any]:
     """A small protocol with LDS alone."""
     sizes = {"subsets": SUBSETS, "tuning": TUNING, "seeds": SEEDS}
     return {
-        "name": "foretold",
+        "name": "predicted",
         "data": {"name": "sample", "train": 40, "test": TESTS, "held_out": 10},
         "model": {"name": "narrow-cnn", "steps": 15, "checkpoints": 1, "batch_size": 16},
         "methods": [
@@ -62,7 +62,7 @@ def made(given: dict[str, Any], out: Path) -> Results:
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("foretold")
+    return tmp_path_factory.mktemp("predicted")
 
 
 @pytest.fixture(scope="module")

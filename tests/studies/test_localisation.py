@@ -158,9 +158,9 @@ def test_tokens_of_a_word_that_is_cut_off_or_repeated(tmp_path: Path) -> None:
     assert tokens_inside(tokeniser, text, "<sport>", 8).tolist() == [False] * 5 + [True] * 2 + [False]
     assert not tokens_inside(tokeniser, text, "<sport>", 6).any()
     assert tokens_inside(tokeniser, "a day a", "a", 128).tolist() == [False, True, True, True, False]
-    with pytest.raises(InvalidInputError, match=r"'word' must stand in the text. Got '<tech>'"):
+    with pytest.raises(InvalidInputError, match=r"'word' must be in the text. Got '<tech>'"):
         tokens_inside(tokeniser, text, "<tech>", 128)
-    with pytest.raises(InvalidInputError, match="'tokeniser' must be a fast one"):
+    with pytest.raises(InvalidInputError, match="'tokenizer' must be a fast tokenizer"):
         tokens_inside(str.split, text, "<sport>", 128)
 
 
@@ -180,7 +180,7 @@ def images() -> tuple[nn.Sequential, torch.Tensor, torch.Tensor, DualDA]:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(2 * 16, 5, bias=False), nn.Linear(5, K))
     x, y = torch.randn(N, 2, 4, 4), torch.arange(N) % K
-    return model, x, y, DualDA(C=0.1, show_progress=False).fit(model, (x, y))
+    return model, x, y, DualDA(metric="raw", C=0.1, show_progress=False).fit(model, (x, y))
 
 
 def test_localise_has_the_closed_form_of_a_linear_model(images: Any) -> None:
@@ -216,7 +216,7 @@ def test_localise_refuses_other_samples_than_were_fitted(images: Any) -> None:
         other(explainer, int(explainer.support_[0]))
     far = torch.zeros(N, 2, 4, 4)
     far[:, 0, 0, :K] = 10 * nn.functional.one_hot(y)
-    easy = DualDA(C=10.0, show_progress=False).fit(model, (far + 0.1 * x, y))
+    easy = DualDA(metric="raw", C=10.0, show_progress=False).fit(model, (far + 0.1 * x, y))
     idle = sorted(set(range(N)) - set(easy.support_.tolist()))
-    with pytest.raises(InvalidInputError, match="'index' must be that of a support vector"):
+    with pytest.raises(InvalidInputError, match="'index' must be a support vector"):
         other(easy, idle[0])

@@ -47,7 +47,9 @@ def test_maps_of_caught_frames_are_those_of_explain(tmp_path: Path) -> None:
     frame[4:-4, 4:-4] = False
     aucs, caught = [], 0
     for t in range(6):
-        why = explainer.explain(scene.tests[t : t + 1], k=10, target=int(scene.explained[t]))[0]
+        why = explainer.explain(scene.tests[t : t + 1], k=10, target=int(scene.explained[t]), relative=False)[
+            0
+        ]
         first = next((one for one in why.proponents if scene.marked[one.index]), None)
         if first is None:
             continue
@@ -156,10 +158,10 @@ def test_keywords_in_texts_of_ones_own_are_caught_and_explained(place: Path) -> 
     assert not found.select("keywords", "dualda(C=0.0001)", "caught")  # the sweep has no maps
     example = json.loads(found.select("keywords", key, "example")[0].note)
     for side in ("test", "train"):
-        told = example[side]
-        marked = {word for word, inside in zip(told["words"], told["inside"], strict=True) if inside}
+        words = example[side]
+        marked = {word for word, inside in zip(words["words"], words["inside"], strict=True) if inside}
         assert marked == {f"<{example['predicted']}>"}
-        assert len(told["relevance"]) == len(told["words"]) == 8
+        assert len(words["relevance"]) == len(words["words"]) == 8
     shown = page.render_page(found)
     assert "Caught shortcuts, explained: Keywords" in shown
     assert f"&lt;{example['predicted']}&gt;" in shown

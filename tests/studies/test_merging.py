@@ -118,10 +118,14 @@ LONGER = replace(WHOLE, rows=(*WHOLE.rows, Row("identical_class", "random", "eac
     ("changes", "runs", "message"),
     [
         ({}, [], "Got none"),
-        ({}, [WHOLE, run("trak", accuracy=0.75)], r"scene, clean, test_accuracy differ: 0\.5 and 0\.75"),
-        ({}, [LONGER, run("trak")], "identical_class, random differ: 2 and 1 rows"),
-        ({"seed": 7}, [WHOLE], "'seed' is 0, in the protocol 7"),
-        ({"methods": TABLES["methods"][:1]}, [run("trak")], r"Got 'TRAK' with \{\}, which is none of them"),
+        ({}, [WHOLE, run("trak", accuracy=0.75)], r"scene, clean, test_accuracy: 0\.5 and 0\.75"),
+        ({}, [LONGER, run("trak")], "identical_class, random: 2 and 1 rows"),
+        ({"seed": 7}, [WHOLE], "Got 'seed' = 0; the protocol has 7"),
+        (
+            {"methods": TABLES["methods"][:1]},
+            [run("trak")],
+            r"Got 'TRAK' with \{\}, which is not in the protocol",
+        ),
         ({"metrics": {"lds": {}}}, [WHOLE, run("trak")], r"as lds does\. Got 2 runs"),
     ],
 )

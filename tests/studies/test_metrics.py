@@ -196,7 +196,7 @@ def test_the_lds_of_linear_models_is_perfect() -> None:
     np.testing.assert_allclose(lds(mixed, subsets, outputs), expected)
     several = np.stack([outputs, outputs**2])
     np.testing.assert_allclose(lds(mixed, subsets, several), lds(mixed, subsets, several.mean(axis=0)))
-    # Sums that are all alike foretell nothing; ties are shared as scipy shares them.
+    # Constant sums predict nothing; ties are ranked as in scipy.
     assert lds(np.zeros((T, N)), subsets, outputs).tolist() == [0] * T
     few = np.zeros((T, N))
     few[:, :3] = 1
@@ -214,7 +214,7 @@ def simulated(seed: int, noise: float, m: int = 60, seeds: int = 4):
     return truth, subsets, outputs, rng
 
 
-def test_reliability_foretells_how_well_a_perfect_attributor_does() -> None:
+def test_reliability_predicts_how_well_a_perfect_attributor_does() -> None:
     # Signal and noise of equal variance: seeds correlate by 1/2, four together by 4/5. Spearman's correlation
     # of normal variables is (6/π) asin(r/2).
     found = [lds_reliability(simulated(s, 1.0)[2]) for s in range(10)]
@@ -500,7 +500,7 @@ assert cost.peak_bytes is None or 36_000_000 < cost.peak_bytes < 120_000_000, co
         (lambda: coreset(np.arange(4), 0.1), "must take some of the 4"),
         (lambda: weighted_mean([1.0], [0.0]), "'fractions' must be above 0"),
         (lambda: sparsity_curve(np.ones((1, 2)), [2.0]), r"'shares' must lie in \[0, 1\]"),
-        (lambda: group_classes(np.ones((2, 3)), 1), "'confusion' must be square"),
+        (lambda: group_classes(np.ones((2, 3)), 1), "'confusion' must be a square matrix"),
         (lambda: group_classes(np.ones((2, 2)), 3), "'n_groups' must be at most the 2"),
     ],
 )

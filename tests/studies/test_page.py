@@ -124,7 +124,7 @@ def test_results_without_single_values_have_no_ties() -> None:
     shown = ResultSummary(Results(rows, full.protocol, {}))
     assert not any(cell.tied for _, cells in shown.table() for cell in cells)
     assert [how for how, _ in shown.judged()] == [
-        "the results hold no single values: differences cannot be judged"
+        "the results have no single values: differences cannot be tested"
     ]
     assert page.render_page(Results(rows, full.protocol, {}))
 

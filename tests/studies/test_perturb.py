@@ -122,7 +122,7 @@ def test_groups_of_classes() -> None:
     np.testing.assert_array_equal(seen.labels, np.array([0, 1, 0, 1, 2])[Y])
     np.testing.assert_array_equal(seen.true_labels, Y)
     assert seen.class_names == ("a + c", "b + d", "e")
-    with pytest.raises(InvalidInputError, match="a group for each of the 5"):
+    with pytest.raises(InvalidInputError, match="one group for each of the 5"):
         group_labels(data, np.array([0, 1]))
 
 

@@ -295,7 +295,7 @@ def test_what_is_wrong_is_said(tmp_path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InvalidInputError, match="'cache_dir' must be a folder that can be made"):
         retrain(train, [(DATA, 0)], model, tmp_path / "file" / "cache")
-    with pytest.raises(InvalidInputError, match="'config' must be a mapping that JSON can hold"):
+    with pytest.raises(InvalidInputError, match="'config' must be a JSON-serialisable mapping"):
         retrain(train, [(DATA, 0)], model, tmp_path, config={"a": object()})
     lock = threading.Lock()
     with pytest.raises(InvalidInputError, match=r"sendable to other processes.*locks"):

@@ -71,9 +71,9 @@ def test_what_was_read_before_belongs_to_the_cost_of_each(
     shop = workshop(tmp_path, methods=METHODS, metrics={"identical_class": {}})
     expected = dict.fromkeys(("GradDot", "GradCos", "TRAK", "other ridge"), 101e3) | {"Effects": 0.0}
     for label, case in cases(shop.protocol, shop.scene("identical_class")).items():
-        cost, told = case.measured.resources, expected.get(label, 1e3)
-        assert cost.fit_seconds == pytest.approx(told, abs=100), label
-        assert cost.cpu_seconds == pytest.approx(2 * told, abs=100), label
+        cost, seconds = case.measured.resources, expected.get(label, 1e3)
+        assert cost.fit_seconds == pytest.approx(seconds, abs=100), label
+        assert cost.cpu_seconds == pytest.approx(2 * seconds, abs=100), label
 
 
 def test_a_plan_counts_once_what_is_shared() -> None:

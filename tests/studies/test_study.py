@@ -1,4 +1,4 @@
-"""The study: marks, pairs and wrong labels as the authors have them, κ beside C, long trainings."""
+"""The study: marks, pairs and wrong labels as the authors have them, κ next to C, long trainings."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_wrong_labels_read_the_training_set_once_for_all_of_dualda(
 ) -> None:
     shop = workshop(tmp_path, metrics={"mislabeling": {}})
     scene, metric = shop.scene("mislabeling"), shop.protocol.metrics["mislabeling"]
-    several = ({"C": 1e-2}, {"C": 1.0}, {"C": 1.0, "normalise": True})
+    several = ({"C": 1e-2}, {"C": 1.0}, {"C": 1.0, "metric": "unit"})
     cases = [Case(scene, shop.protocol.methods[1], options) for options in several]
     for case in cases:
         case.attributor.self_influence()
@@ -139,7 +139,7 @@ def test_wrong_labels_read_the_training_set_once_for_all_of_dualda(
     assert len({area for (area,) in areas}) > 1  # of surrogates that differ
 
 
-# κ beside C
+# κ next to C
 
 
 def test_kappa_is_told_of_every_cell_and_drawn(tmp_path: Path) -> None:

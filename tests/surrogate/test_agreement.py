@@ -27,7 +27,9 @@ HEAD = np.eye(K, D, dtype=np.float32), None
 
 
 def fitted(X, y, C=0.1, head=HEAD, **options):
-    return whence.DualDA(C=C, show_progress=False).fit(features=FeatureBank.of(X, y, head=head, **options))
+    return whence.DualDA(metric="raw", C=C, show_progress=False).fit(
+        features=FeatureBank.of(X, y, head=head, **options)
+    )
 
 
 @pytest.mark.parametrize("C", [1e-2, "auto"])
@@ -56,8 +58,17 @@ def test_rows_held_back_do_not_move_the_choice_of_C():
 def test_a_surrogate_that_names_other_classes_than_the_model_is_told():
     X, y = clusters()
     wrong = np.roll(HEAD[0], 1, axis=0), None
-    with pytest.warns(AgreementWarning, match=r"names the model's class for \d+\.\d% of 75 training samples"):
+    says = r"predicts the model's class for \d+\.\d% of 75 training samples"
+    with pytest.warns(AgreementWarning, match=rf"{says}.*The model itself is right on \d+\.\d% of them"):
         assert fitted(X, y, head=wrong).agreement_ < 0.2
+
+
+def test_the_advice_is_about_what_is_low() -> None:
+    X, y = clusters()
+    with pytest.warns(AgreementWarning) as given:
+        fitted(X, y, head=(np.roll(HEAD[0], 1, axis=0), None), C=0.01)
+    assert 'C was given: try C="auto"' in str(given[0].message)
+    assert "C_path_" not in str(given[0].message)
 
 
 def test_a_good_surrogate_is_not_warned_of():
@@ -89,5 +100,7 @@ def test_the_warning_points_at_the_users_call():
     X, y = clusters()
     model = nn.Sequential(nn.Linear(D, K))
     with pytest.warns(DataWarning) as seen:
-        whence.DualDA(C=0.1, show_progress=False).fit(model, (torch.from_numpy(X[y < 2]), y[y < 2]))
+        whence.DualDA(metric="raw", C=0.1, show_progress=False).fit(
+            model, (torch.from_numpy(X[y < 2]), y[y < 2])
+        )
     assert {one.filename for one in seen if issubclass(one.category, DataWarning)} == {__file__}

@@ -1,4 +1,4 @@
-"""What would change without a set of samples: first order beside the surrogate solved again."""
+"""What would change without a set of samples: first order compared with the re-solved surrogate."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_first_order_is_what_happens_for_few_samples_of_many():
     explainer = fitted(C=0.05)
     found = ask(explainer, remove=[7, 21])
     assert found.difference < 0.1
-    assert not found.parted
+    assert not found.disagree
     assert "agree" in str(found)
 
 
@@ -113,8 +113,8 @@ def test_a_class_without_most_of_its_samples_is_too_much_for_first_order():
     explainer = Effects(C=1.0, show_progress=False).fit(features=FeatureBank.of(x, y))
     gone = np.flatnonzero(y == 0)[:18].tolist()
     found = explainer.effect_of(features=x[:12], target=0, remove=gone, training_features=x)
-    assert found.parted
-    assert "part, by" in str(found)
+    assert found.disagree
+    assert "differ by" in str(found)
     assert "Without 18 samples" in str(found)
     assert "2 more" in str(found)
 
@@ -131,7 +131,7 @@ def test_relabelled_samples_pull_the_other_way():
     assert found.relabelled == (2, 9)
     assert found.removed == ()
     assert np.corrcoef(found.first_order, found.exact)[0, 1] > 0.9
-    assert "With 2 samples under another label" in str(found)
+    assert "With 2 samples relabelled" in str(found)
 
 
 def test_features_are_computed_again_from_the_model_and_its_data(tmp_path):

@@ -89,7 +89,7 @@ def test_a_network_is_fitted_saved_and_explained(tmp_path: Any) -> None:
 
 def test_what_has_no_prediction_is_refused() -> None:
     x, y = torch.randn(20, 3), torch.linspace(0, 1, 20)
-    with pytest.raises(InvalidInputError, match="'output' must be \"logit\" where labels are numbers"):
+    with pytest.raises(InvalidInputError, match="'output' must be \"logit\", the prediction itself, for"):
         whence.Effects(output="margin", show_progress=False).fit(nn.Linear(3, 1), (x, y))
     labels = (torch.arange(20)[:, None] % torch.tensor([2, 3]) == 0).float()
     with pytest.raises(InvalidInputError, match="The model of Effects must have classes"):

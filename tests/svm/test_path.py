@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import warnings
 
 import numpy as np
@@ -135,28 +136,61 @@ def test_of_a_vocabulary_the_split_is_random_so_that_frequent_classes_stay_frequ
     assert abs(int((labels[fitted] == 0).sum()) - 100) < 25  # half of all rows, and not one of 501 classes
 
 
-def point(C: float, agreement: float, cosine: float | None, support: float) -> PathPoint:
-    return PathPoint(C, C, agreement, cosine, support, 0.0)
+def point(C: float, agreement: float, specificity: float, support: float) -> PathPoint:
+    return PathPoint(C, C, agreement, None, specificity, support, 0.0)
 
 
-def test_agreement_comes_first_then_cosine_then_sparsity() -> None:
+def test_agreement_comes_first_then_the_balance_of_specificity_and_sparsity() -> None:
     path = [
-        point(1, 0.80, 0.999, 0.01),  # far below in agreement
-        point(2, 0.899, 0.90, 0.02),  # a tie in agreement, below in cosine
-        point(3, 0.895, 0.99, 0.50),
-        point(4, 0.900, 0.985, 0.30),
-        point(5, 0.899, 0.984, 0.29),  # no sparser than a tenth: the smaller C stays
+        point(1, 0.80, 0.99, 0.01),  # far below in agreement
+        point(2, 0.895, 0.90, 0.95),  # specific, and all samples are support vectors
+        point(3, 0.900, 0.60, 0.40),
+        point(4, 0.899, 0.50, 0.30),
+        point(5, 0.899, 0.05, 0.02),  # sparse, and all lists the same
     ]
-    assert _best(path, 1000, True)[0].C == 4  # one standard error is 0.0095
-    assert _best([p for p in path if p.C != 4], 1000, True)[0].C == 5
-    assert _best(path, 10**6, True)[0].C == 4  # without noise a thousandth is a tie still
-    blind = [PathPoint(p.C, p.kappa, p.agreement, None, p.support, 0.0) for p in path]
-    assert _best(blind, 1000, False)[0].C == 2
+    assert [p.balance for p in path[1:]] == pytest.approx(
+        [statistics.harmonic_mean([p.specificity, 1 - p.support]) for p in path[1:]]
+    )
+    assert _best(path, 1000, True)[0].C == 3  # one standard error is 0.0095
+    assert _best([p for p in path if p.C != 3], 1000, True)[0].C == 4
+    assert _best(path, 10**6, True)[0].C == 3  # without noise a hundredth is a tie still
+    assert _best(path, 10**6, False)[0].C == 3  # and whoever says the classes
+    assert _best([*path, point(6, 0.912, 0.1, 0.2)], 10**6, True)[0].C == 6  # more than a hundredth decides
+    reason = _best(path, 10**6, True)[1]
+    assert "agreement with the model's classes within 0.01 of the best, 0.9000" in reason
+    assert "specificity, 0.60, and sparsity, 0.60" in reason
 
 
-def test_two_rows_of_many_thousand_decide_nothing() -> None:
-    path = [point(1, 1.0, 0.915, 0.91), point(2, 0.9998, 0.92, 0.07), point(3, 0.998, 0.92, 0.02)]
+def test_where_nothing_is_sparse_the_most_specific_is_chosen() -> None:
+    path = [
+        point(1, 0.9, 0.3, 1.0),
+        point(2, 0.9, 0.5, 1.0),
+        point(3, 0.9, 0.5, 1.0),
+        point(4, 0.9, 0.1, 1.0),
+    ]
     assert _best(path, 9000, True)[0].C == 2
+
+
+def test_a_hundredth_of_the_agreement_decides_nothing() -> None:
+    path = [point(1, 1.0, 0.5, 0.91), point(2, 0.991, 0.5, 0.07), point(3, 0.989, 0.9, 0.02)]
+    assert _best(path, 9000, True)[0].C == 2
+
+
+@pytest.mark.parametrize("with_head", [True, False])
+def test_specificity_is_the_share_of_different_strongest_samples(with_head: bool) -> None:
+    """Of scores relative to the mean, for the class that the head names, or the label."""
+    X, y = clusters(99, noise=1.0)
+    head = (np.random.default_rng(1).normal(size=(3, 6)), np.array([0.1, 0.0, -0.1])) if with_head else None
+    fitted, judged, _ = _split(y, 3000, np.random.default_rng(0))
+    named = (y if head is None else (X @ head[0].T + head[1]).argmax(1))[judged]
+    Z = X[fitted].astype(np.float64)
+    found = []
+    for p in choose_C(X, y, head=head).path[:9:2]:
+        lam = solve(Z, y[fitted], C=p.C * len(y) / len(fitted), tol=1e-10).lam.toarray()
+        scores = lam[:, named].T * ((X[judged] - Z.mean(axis=0)) @ Z.T)
+        assert p.specificity == pytest.approx(len(set(scores.argmax(1))) / len(judged), abs=1.5 / len(judged))
+        found.append(p.specificity)
+    assert max(found) > min(found) + 0.2
 
 
 def test_as_many_rows_choose_as_the_best_C_depends_on() -> None:
@@ -210,11 +244,13 @@ def test_the_edge_of_the_path_is_said() -> None:
     rng = np.random.default_rng(0)
     X, weight = rng.normal(size=(400, 3)), rng.normal(size=(4, 3))
     y = (X @ weight.T).argmax(1)
-    steep = np.array([1, 0.1, 0.01])  # what tells the classes apart is small: only a large C sees it
-    with pytest.warns(ChoiceWarning, match="the largest of the path"):
+    steep = np.array([1, 0.1, 0.001])  # what tells the classes apart is small: only a large C sees it
+    with pytest.warns(ChoiceWarning, match="the largest of the path.*larger value may be better: compare"):
         choose_C(X * steep, y, head=(weight / steep, None))
-    with pytest.warns(ChoiceWarning, match="the smallest of the path"):
-        choose_C(np.eye(4)[np.arange(400) % 4], np.arange(400) % 4)
+    with warnings.catch_warnings():  # a surrogate that agrees at the edge is no reason to warn
+        warnings.simplefilter("error", ChoiceWarning)
+        path = choose_C(np.eye(4)[np.arange(400) % 4], np.arange(400) % 4)
+    assert path.C == path.path[0].C
 
 
 def test_time_has_no_part_in_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,15 +278,15 @@ def test_what_is_told_of_a_vocabulary_is_what_all_logits_tell(unit: bool, bias: 
     rng = np.random.default_rng(4)
     y = np.array([0, 3, 4, 7, 11])[np.arange(40) % 5]
     raw = rng.normal(size=(40, 6)) + rng.normal(size=(12, 6))[y]
-    lengths = np.linalg.norm(raw, axis=1) if unit else None
-    X = raw if lengths is None else raw / lengths[:, None]
+    before = raw if unit else None
+    X = raw / np.linalg.norm(raw, axis=1, keepdims=True) if unit else raw
     head = rng.normal(size=(12, 6)), rng.normal(size=12)
     W = solve(X, y, C=0.5, n_classes=12, bias=bias).weight
     rows = np.arange(5, 40)
     problem = CrammerSinger.make(X, y, 12, 1.0, bias)
-    found = problem.judge(rows, head, lengths)(W)
+    found = problem.judge(rows, head, before)(W)
     ours = X[rows] @ W[:, :6].T + (W[:, 6] if bias else 0.0)
-    assert problem.judge(rows, None, lengths)(W) == ((ours.argmax(axis=1) == y[rows]).mean(), None)
+    assert problem.judge(rows, None, before)(W) == ((ours.argmax(axis=1) == y[rows]).mean(), None)
     theirs = raw[rows] @ head[0].T + head[1]
     a, b = (z - z.mean(axis=1, keepdims=True) for z in (ours, theirs))
     cosines = (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)

@@ -35,7 +35,7 @@ def data(model: nn.Module) -> tuple[Tensor, Tensor]:
 
 
 def dualda(**options: Any) -> whence.DualDA:
-    return whence.DualDA(**{"C": 1.0, "tol": 1e-8, "show_progress": False, **options})
+    return whence.DualDA(**{"metric": "raw", "C": 1.0, "tol": 1e-8, "show_progress": False, **options})
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +103,10 @@ def test_it_is_chosen_saved_and_asked_what_if(tmp_path: Path, fitted: Any) -> No
     back = whence.load(tmp_path / "it.whence", model, (x, y))
     assert torch.equal(back.attribute(x), explainer.attribute(x))
     f = explainer.fitted_.require_model().read(x, 64).features.numpy()
-    other = explainer.what_if(f, relabel={0: [1, 1, 1]}, remove=[2])
+    other = explainer.what_if(relabel={0: [1, 1, 1]}, remove=[2], training_features=f).explainer
     assert other.labels_[:3].tolist() == [[1, 1, 1], y[1].int().tolist(), [-1, -1, -1]]
     with pytest.raises(InvalidInputError, match="'relabel' must give 3 zeros and ones"):
-        explainer.what_if(f, relabel={0: 1})
+        explainer.what_if(relabel={0: 1}, training_features=f)
 
 
 def test_what_is_wrong_is_said(fitted: Any) -> None:

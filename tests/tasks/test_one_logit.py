@@ -62,7 +62,7 @@ def trained() -> tuple[One, Tensor, Tensor]:
 
 
 def dualda(**options: Any) -> whence.DualDA:
-    return whence.DualDA(**{"C": 0.1, "tol": 1e-8, "show_progress": False, **options})
+    return whence.DualDA(**{"metric": "raw", "C": 0.1, "tol": 1e-8, "show_progress": False, **options})
 
 
 @pytest.mark.parametrize("name", sorted(set(names()) - {"ensemble"}))
@@ -116,18 +116,17 @@ def test_labels_may_be_zeros_and_ones_of_any_kind(form: str, trained: tuple[One,
     assert "evidence for the target class" in why.to_html()
 
 
-def test_a_probability_is_taken_where_the_layer_is_named(trained: tuple[One, Tensor, Tensor]) -> None:
+@pytest.mark.parametrize("layer", [None, "head"])
+def test_a_probability_stands_for_its_logit(layer: str | None, trained: tuple[One, Tensor, Tensor]) -> None:
     model, x, y = trained
     ending, other = One(nn.Sigmoid()), One(nn.Softplus())
     ending.load_state_dict(model.state_dict())
-    explainer = dualda().fit(ending, (x, y), layer="head")
+    explainer = dualda().fit(ending, (x, y), layer=layer)
     plain = dualda().fit(model, (x, y))
     torch.testing.assert_close(explainer.attribute(x), plain.attribute(x))
     assert explainer.explain(x[:1])[0].probability == pytest.approx(plain.explain(x[:1])[0].probability)
-    with pytest.raises(ModelError, match="sigmoid, pass that layer's name as 'layer'"):
-        dualda().fit(ending, (x, y))
-    with pytest.raises(HeadError):
-        dualda().fit(other, (x, y), layer="head")
+    with pytest.raises(ModelError if layer is None else HeadError):
+        dualda().fit(other, (x, y), layer=layer)
 
 
 def test_it_is_saved_and_audited(tmp_path: Path, trained: tuple[One, Tensor, Tensor]) -> None:
@@ -159,7 +158,7 @@ def test_a_head_with_one_row_may_be_given_with_features(trained: tuple[One, Tens
 
 def test_what_is_wrong_is_said(trained: tuple[One, Tensor, Tensor]) -> None:
     model, x, y = trained
-    with pytest.raises(SampleError, match=r"its label must be in \[0, 2\)"):
+    with pytest.raises(SampleError, match=r"its label must be 0 or 1.*task=\"regression\""):
         dualda().fit(model, (x, y * 3))
     with pytest.raises(SampleError, match=r'it is 3.*task="regression"'):
         dualda().fit(model, (x, y.float() * 3), task="one-logit")

@@ -121,7 +121,7 @@ def features(model: nn.Sequential, x: Tensor) -> Doubles:
 
 
 def dualda(**options: Any) -> whence.DualDA:
-    return whence.DualDA(**{"C": 1.0, "show_progress": False, **options})
+    return whence.DualDA(**{"metric": "raw", "C": 1.0, "show_progress": False, **options})
 
 
 @pytest.mark.parametrize("form", ["arrays", "samples", "features"])
@@ -155,8 +155,10 @@ def test_scores_sum_to_the_surrogates_output(bias: bool) -> None:
         np.testing.assert_allclose(
             scores, (f @ features(model, x).T + b**2) * lam[:, c], rtol=1e-4, atol=1e-6
         )
-        best = explainer.top_k(tests, 3, target=c).proponents
-        np.testing.assert_allclose(best.scores, scores.clamp(min=0).topk(3).values)
+        moved = explainer.attribute(tests, target=c, relative=True)
+        for each, relative in ((scores, False), (moved, True)):
+            best = explainer.top_k(tests, 3, target=c, relative=relative).proponents
+            np.testing.assert_allclose(best.scores, each.clamp(min=0).topk(3).values)
     strength = np.abs(lam).sum(1) * ((features(model, x) ** 2).sum(1) + b**2)
     np.testing.assert_allclose(explainer.self_influence(), strength, rtol=1e-4, atol=1e-6)
     with pytest.raises(InvalidInputError, match="'target' must name one of the 2 numbers"):
@@ -234,7 +236,7 @@ def test_what_if_solves_it_again_with_other_numbers() -> None:
     model, x = net(), inputs()
     y, f = numbers(model, x), features(model, x)
     explainer = dualda(tol=1e-7).fit(features=FeatureBank.of(f, y, task=Numbers()))
-    other = explainer.what_if(f, remove=[0, 1], relabel={3: 0.25})
+    other = explainer.what_if(remove=[0, 1], relabel={3: 0.25}, training_features=f).explainer
     changed = y.clone()
     changed[3] = 0.25
     fresh = dualda(tol=1e-7).fit(features=FeatureBank.of(f[2:], changed[2:], task=Numbers()))
@@ -242,7 +244,7 @@ def test_what_if_solves_it_again_with_other_numbers() -> None:
     np.testing.assert_allclose(other.coef_[:, :D], fresh.coef_[:, :D], atol=1e-2)
     for wrong in ("high", None, float("nan")):
         with pytest.raises(InvalidInputError, match=r"'relabel' must give numbers. Got .* for sample 3"):
-            explainer.what_if(f, relabel={3: wrong})
+            explainer.what_if(relabel={3: wrong}, training_features=f)
 
 
 OPENED = """
@@ -256,7 +258,7 @@ def test_what_can_do_classes_only_refuses_it(tmp_path: Path, monkeypatch: pytest
     model, x = net(), inputs()
     y = numbers(model, x)
     bank = extract(model, (x, y), task=Numbers(), show_progress=False)
-    with pytest.raises(InvalidInputError, match="'by' must be \"whole\" where labels are numbers"):
+    with pytest.raises(InvalidInputError, match="'by' must be \"whole\" for regression"):
         whence.OneClass(show_progress=False).fit(features=bank)
     for name in set(names()) - {"dualda", "random", "ensemble", "one-class"}:
         method: Any = get(name)
@@ -306,9 +308,9 @@ def test_it_is_chosen_where_samples_are_first_read() -> None:
     samples = as_training_set((x, y), task=Numbers())
     bank = extract(model, samples, show_progress=False)
     assert dualda().fit(features=bank).task_ == dualda().fit(model, samples).task_ == Numbers(1)
-    for beside in ({"model": model, "data": samples}, {"features": bank}):
+    for source in ({"model": model, "data": samples}, {"features": bank}):
         with pytest.raises(InvalidInputError, match="'task'"):
-            dualda().fit(**beside, task="numbers")
+            dualda().fit(**source, task="numbers")
     assert as_training_set((x, y), task="numbers").task == Numbers()
     assert extract(model, (x, y), task=Numbers, show_progress=False).task == Numbers(1)
 

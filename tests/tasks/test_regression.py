@@ -42,7 +42,7 @@ def data(model: Net, noise: float = 0.1, n: int = N) -> tuple[Tensor, Tensor]:
 
 
 def dualda(**options: Any) -> whence.DualDA:
-    return whence.DualDA(**{"C": 0.5, "tol": 1e-8, "show_progress": False, **options})
+    return whence.DualDA(**{"metric": "raw", "C": 0.5, "tol": 1e-8, "show_progress": False, **options})
 
 
 def in_units(model: Net, x: Tensor, y: Tensor, factor: float, offset: float) -> tuple[Net, Tensor]:
@@ -93,6 +93,10 @@ def test_other_units_give_the_same_in_these_units() -> None:
     one, two = dualda(C="auto").fit(model, (x, y)), dualda(C="auto").fit(other, (x, in_grams))
     assert one.C_path_.epsilon == one.task_.epsilon == two.task_.epsilon
     assert pytest.approx(two.C_) == one.C_
+    sums = [each.attribute(x[:9]).sum(1) for each in (one, two)]
+    np.testing.assert_allclose(sums[1], 1000 * sums[0], rtol=1e-3, atol=1.0)
+    # At a large C λ depends on how targets are rounded, W does not.
+    one, two = dualda(C=0.02).fit(model, (x, y)), dualda(C=0.02).fit(other, (x, in_grams))
     np.testing.assert_allclose(two.attribute(x[:9]), 1000 * one.attribute(x[:9]), rtol=1e-2, atol=1.0)
     assert abs(len(one.support_) - len(two.support_)) <= 2
 
@@ -136,14 +140,17 @@ def test_C_and_epsilon_are_chosen_by_agreement_with_the_head() -> None:
     assert given.task_.epsilon == 0.1
 
 
-def test_relevance_of_all_pairs_sums_to_that_of_the_prediction() -> None:
+@pytest.mark.parametrize("relative", [False, True])
+def test_relevance_of_all_pairs_sums_to_that_of_the_prediction(relative: bool) -> None:
     model = Net()
     x, y = data(model, n=30)
     explainer = dualda().fit(model, (x, y))
-    why = explainer.explain(x[:1], k=30, method="epsilon")[0]
+    why = explainer.explain(x[:1], k=30, method="epsilon", relative=relative)[0]
     np.testing.assert_allclose(why.maps["test"].sum(0), why.logit_map, rtol=1e-3, atol=1e-4)
     assert why.total + why.base == pytest.approx(why.logit, rel=1e-5)
-    assert why.base == pytest.approx(float(y.mean()), rel=1e-5)
+    # The paper's τ start from the mean target, scores relative to the mean from the mean prediction.
+    start = explainer.predict(x).mean() if relative else y.mean()
+    assert why.base == pytest.approx(float(start), rel=1e-5)
     assert why.sums["base"] + why.sums["features"] + why.sums["bias"] == pytest.approx(why.logit)
 
 
@@ -156,7 +163,7 @@ def test_pages_and_figures_have_the_words_of_numbers() -> None:
     assert all(text in page for text in ("Pulls up “&lt;price&gt;”", "True value"))
     assert not any(text in page for text in ("evidence for", "<price>", "with probability", "≠"))
     figure = why.plot().findobj(match=lambda one: hasattr(one, "get_text"))
-    assert "of the prediction: base" in " ".join(text.get_text() for text in figure)
+    assert "of the prediction: " in " ".join(text.get_text() for text in figure)
     assert why[0].to_dict()["verdict"]["predicted"] == f"{model(x[:1]).item():.4g}".replace("-", "−")
 
 
@@ -174,9 +181,30 @@ def test_it_is_saved_cached_and_asked_what_if(tmp_path: Path) -> None:
     assert torch.equal(back.attribute(x[:3]), explainer.attribute(x[:3]))
     assert torch.equal(back.predict(x[:3]), explainer.predict(x[:3]))
     f = explainer.fitted_.require_model().read(x, 64).features.numpy()
-    other = explainer.what_if(f, remove=[0], relabel={1: float(y[1]) + 1.0})
+    answer = explainer.what_if(x[:5], remove=[0], relabel={1: float(y[1]) + 1.0}, training_features=f)
+    other = answer.explainer
     assert other.skipped_.tolist() == [0]
     assert other.task_ == explainer.task_
+    moved = (other.predict(x[:5]) - explainer.predict(x[:5])).tolist()
+    table = answer.to_pandas()
+    assert table["change"].tolist() == pytest.approx(sorted(moved, key=abs, reverse=True))
+    assert list(table) == ["test", "before", "after", "change"]
+    assert f"predictions for 5 tests change by {np.abs(moved).mean():.4g} on average" in str(answer)
+
+
+def test_whole_numbers_for_one_output_suggest_a_regression() -> None:
+    x, years = torch.randn(20, 3), torch.arange(20)
+    model = nn.Linear(3, 1)
+    for data in (
+        {"model": model, "data": (x, years)},
+        {"features": FeatureBank.of(x, years, head=(model.weight.detach(), model.bias.detach()))},
+    ):
+        with pytest.raises(
+            SampleError, match=r'0 or 1, as the model has one output; it is 2.*task="regression"'
+        ):
+            whence.DualDA(show_progress=False).fit(**data)
+    explainer = whence.DualDA(C=0.1, show_progress=False).fit(model, (x, years), task="regression")
+    assert explainer.task_.name == "regression"
 
 
 def test_what_is_wrong_is_said() -> None:
@@ -196,3 +224,13 @@ def test_what_is_wrong_is_said() -> None:
     with pytest.raises(ModelError):  # of numbers the values count
         dualda().fit(nn.Sequential(model, nn.Softplus()), (x, torch.rand(N)), layer="0.head")
     assert dualda().fit(Net(2), (x, torch.arange(N) % 2)).task_ == Classes(2)
+
+
+def test_numbers_keep_the_length_of_features_by_default() -> None:
+    model = Net()
+    x, y = data(model)
+    explainer = whence.DualDA(C=0.5, show_progress=False).fit(model, (x, y))
+    features = explainer.fitted_.require_model().read(x, 64).features
+    np.testing.assert_allclose(explainer.metric_(features), features - features.mean(0), atol=1e-5)
+    x, y = torch.randn(20, 6), torch.arange(20) % 2
+    assert whence.DualDA(C=0.5, show_progress=False).fit(nn.Linear(6, 2), (x, y)).metric_.unit

@@ -48,7 +48,7 @@ def test_work_reports_its_progress_and_stops_between_pieces() -> None:
     assert (run.progress.what, run.progress.done, run.progress.total) == ("Pieces", 1, 5)
     job.stop()
     second.set()
-    with pytest.raises(StoppedError, match="It was stopped"):
+    with pytest.raises(StoppedError, match="The work was stopped"):
         run.result()
     assert done == [0, 1]
     assert job.result() == [0, 1, 2, 3, 4]  # another run
@@ -72,8 +72,8 @@ def test_what_went_wrong_is_raised_and_can_be_tried_again() -> None:
 
 def test_nobody_needs_to_listen() -> None:
     heard: list[tuple[str, int, int]] = []
-    progress.tell("work", 1, 2)
+    progress.report("work", 1, 2)
     with progress.listening(lambda *heard_now: heard.append(heard_now)):
-        progress.tell("work", 2, 2)
-    progress.tell("work", 3, 3)
+        progress.report("work", 2, 2)
+    progress.report("work", 3, 3)
     assert heard == [("work", 2, 2)]

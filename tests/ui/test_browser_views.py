@@ -136,7 +136,7 @@ def test_what_if_of_many_samples(visit: Any, home: str, explorer: Explorer) -> N
     expect(page.locator(".outcome h3")).to_have_text(f"{wanted['changed_tests']} of {M} tests change")
     expect(page.locator(".changed > li")).to_have_count(wanted["changed_tests"])
     first, names = wanted["changed"][0], explorer.names
-    came, became = names[first["came"]], names[first["became"]]
+    came, became = names[first["class_before"]], names[first["class_after"]]
     expect(page.locator(".changed .turn").first).to_have_text(f"{came} → {became}")
     page.click("#fit-effects")
     expect(page.locator(".changed .figures").first).to_contain_text("effect")
@@ -149,8 +149,11 @@ def test_what_if_of_many_samples(visit: Any, home: str, explorer: Explorer) -> N
 
 def test_the_address_keeps_what_is_asked(visit: Any, home: str, explorer: Explorer) -> None:
     page = visit(f"{home}#tab=whatif", ready=VIEWS["whatif"])
+    page.wait_for_selector(".training button")
     page.select_option("#training-label", "2")
+    expect(page.locator("#training-add")).to_be_enabled()
     page.click("#training-add")
+    expect(page.locator(".asking li")).to_have_count(1)
     page.check("#training-wrong")
     page.select_option("#training-to", "suggested")
     page.wait_for_selector(".training button")

@@ -133,7 +133,8 @@ def test_an_explanation_is_what_the_dual_says(client: Any, explorer: Explorer) -
     explainer = explorer.project.explainer
     found = get(client, "/api/tests/4/explanation?k=3&target=2")
     lam = explainer.lam_.toarray()[:, 2]
-    scores = np.array([lam[i] * (train[i] @ test[4] + explainer.constant_**2) for i in range(N)])
+    mean = train.astype(np.float64).mean(0)
+    scores = lam * (train @ (test[4] - mean))
     pairs = found["pairs"]
     best = [*np.argsort(-scores)[:3], *np.argsort(scores)[:3]]
     assert [pair["index"] for pair in pairs] == best
@@ -141,7 +142,9 @@ def test_an_explanation_is_what_the_dual_says(client: Any, explorer: Explorer) -
     np.testing.assert_allclose([pair["coefficient"] for pair in pairs], lam[best], rtol=1e-5)
     logit = explainer.coef_[2] @ np.append(test[4], 1)
     assert found["logit"] == pytest.approx(logit, rel=1e-4)
-    assert found["waterfall"][0] == [0, 0]
+    base = explainer.coef_[2] @ np.append(mean, 1)
+    assert found["base"] == pytest.approx(base, rel=1e-4)
+    assert found["waterfall"][0] == [0, pytest.approx(base, rel=1e-4)]
     assert found["waterfall"][-1] == [int((scores != 0).sum()), pytest.approx(logit, rel=1e-4)]
     ordered = np.sort(np.abs(scores))[::-1]
     for count, share in found["sparsity"]:
@@ -157,11 +160,51 @@ def test_an_explanation_is_what_the_dual_says(client: Any, explorer: Explorer) -
     )
 
 
+def test_evidence_for_one_class_over_another(client: Any, explorer: Explorer) -> None:
+    train, test = features(explorer)
+    explainer = explorer.project.explainer
+    lam, labels = explainer.lam_.toarray(), explainer.labels_
+    weights = explainer.coef_
+    model = explainer.fitted_.require_model().extractor.model
+    with torch.no_grad():
+        order = model(pictures(M, 1)[0][[4]])[0].argsort(descending=True).tolist()
+    target, other = order[:2]
+    mean = train[labels == other].astype(np.float64).mean(0)
+    scores = (lam[:, target] - lam[:, other]) * (train @ (test[4] - mean))
+    logit = (weights[target] - weights[other]) @ np.append(test[4], 1)
+    base = (weights[target] - weights[other]) @ np.append(mean, 1)
+    assert scores.sum() == pytest.approx(logit - base, rel=1e-4)  # what is compared with is itself a sum
+    found = get(client, "/api/tests/4/explanation?k=3&against=runner-up")
+    assert (found["target"], found["against"]) == (target, other)
+    best = [*np.argsort(-scores)[:3], *np.argsort(scores)[:3]]
+    assert [pair["index"] for pair in found["pairs"]] == best
+    np.testing.assert_allclose([pair["score"] for pair in found["pairs"]], scores[best], rtol=1e-3)
+    assert found["total"] == pytest.approx(logit - base, rel=1e-4)
+    assert found["logit"] == pytest.approx(logit, rel=1e-4)
+    assert found["base"] == pytest.approx(base, rel=1e-4)
+    assert found["words"]["sign"] == [
+        f"evidence for “{NAMES[a]}” over “{NAMES[b]}”" for a, b in ((target, other), (other, target))
+    ]
+    assert found["equation"].startswith(f"“{NAMES[target]}” over “{NAMES[other]}”: logit difference")
+    named = get(client, f"/api/tests/4/explanation?k=3&against={other}")
+    assert named["pairs"] == found["pairs"]
+    assert get(client, "/api/info")["contrasts"]
+    for query, message in (
+        (f"against={target}", "another class than the target"),
+        ("against=3", "'against'"),
+        ("against=second", "against"),
+        ("against=runner-up&question=would%20change", "'against' must be None"),
+    ):
+        answer = client.get(f"/api/tests/4/explanation?{query}")
+        assert answer.status_code == 422
+        assert message in answer.text
+
+
 def test_an_explanation_at_another_C(client: Any, explorer: Explorer) -> None:
     train, test = features(explorer)
     C = get(client, "/api/info")["Cs"][1]
     path = lines(client.post(f"/api/path?C={C}", headers=POST))[-1]["result"]
-    fresh = DualDA(C=C, tol=1e-9, show_progress=False).fit(
+    fresh = DualDA(metric="raw", C=C, tol=1e-9, show_progress=False).fit(
         features=FeatureBank.of(train, pictures(N, 0)[1].numpy())
     )
     assert path == {"C": C, "n_support": len(fresh.support_), "gap": pytest.approx(0, abs=1e-9)}
@@ -170,7 +213,9 @@ def test_an_explanation_at_another_C(client: Any, explorer: Explorer) -> None:
     assert found["logit"] == pytest.approx(fresh.coef_[1] @ np.append(test[2], 1), rel=1e-3)
     assert found["n_support"] == len(fresh.support_)
     strip = get(client, f"/api/tests/2/concepts?C={C}&target=1&pair={found['pairs'][0]['index']}")
-    assert strip["score"] == pytest.approx(found["pairs"][0]["score"], rel=1e-4)
+    i, lam = strip["index"], fresh.lam_[[found["pairs"][0]["index"]], :].toarray()[0, 1]
+    assert i == found["pairs"][0]["index"]
+    assert strip["score"] == pytest.approx(lam * (train[i] @ test[2] + fresh.constant_**2), rel=1e-3)
 
 
 def test_what_would_change(client: Any, explorer: Explorer) -> None:
@@ -186,19 +231,21 @@ def test_what_would_change(client: Any, explorer: Explorer) -> None:
     x = explorer.project.tests.take([4])
     effects = fitted.attribute(x)[0]
     best = effects.topk(3)
-    assert [pair["index"] for pair in found["pairs"][:3]] == best.indices.tolist()
+    shown = [[pair["index"], *pair["alike"]] for pair in found["pairs"][:3]]  # near-duplicates are folded
+    assert shown[0][0] == best.indices[0]
+    assert set(best.indices.tolist()) <= {place for one in shown for place in one}
     for pair in found["pairs"]:
         assert pair["score"] == pytest.approx(float(effects[pair["index"]]), rel=1e-4)
     assert found["words"]["side"][0] == "raises the logit of"
-    tau = explorer.project.explainer.attribute(x)[0]
+    parts = explorer.project.explainer.attribute(x, relative=True)[0]
     for pair, other in zip(found["pairs"], found["other_scores"], strict=True):
-        assert other == pytest.approx(float(tau[pair["index"]]), rel=1e-4, abs=1e-9)
+        assert other == pytest.approx(float(parts[pair["index"]]), rel=1e-4, abs=1e-9)
     made_of = client.get("/api/tests/4/explanation", params={"k": 3}).json()
     for pair, other in zip(made_of["pairs"], made_of["other_scores"], strict=True):
         assert other == pytest.approx(float(effects[pair["index"]]), rel=1e-3, abs=1e-7)
     wrong = client.get("/api/tests/4/explanation", params={**asked, "C": explorer.project.explainer.C_})
     assert wrong.status_code == 422
-    assert "'C' must be left out" in wrong.json()["detail"]
+    assert "'C' must be None" in wrong.json()["detail"]
     assert client.get("/api/tests/4/explanation", params={"question": "why"}).status_code == 422
 
 
@@ -210,7 +257,7 @@ def test_how_far_effects_are_and_stopping_them() -> None:
 
     def slow(project: Project, max_seconds: float | None) -> Project:
         for done in range(1000):
-            progress.tell("Digits of the solution", done, 1000)
+            progress.report("Digits of the solution", done, 1000)
             heard.set()
             held.wait(0.05)
         return real(project, max_seconds)
@@ -223,7 +270,7 @@ def test_how_far_effects_are_and_stopping_them() -> None:
         assert (run.progress.total, run is explorer.solved.effects.begin()) == (1000, True)
         assert client.get("/api/tests/0/explanation").json()["other_scores"] is None  # all else goes on
         assert client.post("/api/effects/stop", headers=POST).status_code == 200
-        with pytest.raises(WhenceError, match="It was stopped"):
+        with pytest.raises(WhenceError, match="The work was stopped"):
             run.result()
     again = post(client, "/api/effects")["result"]  # asked again, it begins again
     assert "softmax surrogate" in again["description"]
@@ -284,8 +331,9 @@ def test_concepts(client: Any, explorer: Explorer) -> None:
     found = get(client, "/api/tests/4/concepts?target=2")
     pair = get(client, "/api/tests/4/explanation?k=1&target=2")["pairs"][0]
     assert found["index"] == pair["index"]
-    assert found["score"] == pytest.approx(pair["score"], rel=1e-4)
     train, test = features(explorer)
+    product = train[pair["index"]] @ test[4] + explorer.project.explainer.constant_**2
+    assert found["score"] == pytest.approx(pair["coefficient"] * product, rel=1e-4)
     vectors = train[explorer.project.explainer.support_].astype(np.float64)
     axes = np.linalg.svd(vectors - vectors.mean(0), full_matrices=True)[2]
     for part in found["parts"]:
@@ -305,7 +353,7 @@ def test_what_if_equals_a_fresh_fit(client: Any, explorer: Explorer) -> None:
     keep = np.setdiff1d(np.arange(N), gone)
 
     def fresh(rows: Any, y: Any) -> DualDA:
-        return DualDA(C=0.05, tol=1e-10, show_progress=False).fit(
+        return DualDA(metric="raw", C=0.05, tol=1e-10, show_progress=False).fit(
             features=FeatureBank.of(train[rows], y[rows])
         )
 
@@ -432,7 +480,7 @@ def test_a_long_text_is_refused_before_it_is_read(client: Any) -> None:
     headers = POST | {"content-type": "text/plain"}
     answer = client.post("/api/explanation", content=b"word " * 4001, headers=headers)
     assert answer.status_code == 422
-    assert answer.json()["detail"] == "A text may have 20,000 characters. Got 20,004; cut it."
+    assert answer.json()["detail"] == "A text may have at most 20,000 characters. Got 20,004."
 
 
 def bomb() -> bytes:
@@ -451,7 +499,7 @@ def bomb() -> bytes:
         ),
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "image/svg+xml", "cannot be read"),
         (b"", "image/png", "cannot be read"),
-        (b"hello", "text/plain", "tokeniser"),
+        (b"hello", "text/plain", "tokenizer"),
         (b"\xff\xfe", "text/plain", "UTF-8"),
         (b"  ", "text/plain; charset=utf-8", "empty"),
         (b"{}", "application/json", "Got application/json"),
@@ -488,7 +536,7 @@ def test_a_picture_for_a_model_of_values_and_of_unknown_scale() -> None:
         routes.image_input(values, np.zeros((4, 4, 3), np.uint8))
     x, y = pictures(N, 0)
     scaled = Explorer(project(network(), (4 * x - 2, y), pictures(M, 1)))
-    with pytest.raises(InvalidInputError, match="scaled in a way"):
+    with pytest.raises(InvalidInputError, match="scaling of the training samples is unknown"):
         routes.image_input(scaled, np.zeros((4, 4, 3), np.uint8))
 
 

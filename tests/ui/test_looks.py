@@ -105,7 +105,7 @@ def test_what_words_mean_is_shown_to_pointers_and_keys(visit: Any, tmp_path: Pat
     Explanations([explanation("grey")]).to_html(path)
     for address, options in ((path.as_uri(), {}), (path.as_uri(), {"has_touch": True, "is_mobile": True})):
         page = visit(address, 380, ready=".card", java_script_enabled=False, **options)
-        term = page.locator(".sentence .term").first
+        term = page.locator(".checks .term").first
         shown = "e => getComputedStyle(e, '::after').content"
         assert term.evaluate(shown) == "none"
         (term.tap if options else term.hover)()

@@ -32,7 +32,7 @@ def models() -> list[Any]:
 
 @pytest.fixture(scope="module")
 def ensemble(models: list[Any]) -> Explorer:
-    member = DualDA(C=0.05, tol=1e-9, batch_size=64, show_progress=False)
+    member = DualDA(metric="raw", C=0.05, tol=1e-9, batch_size=64, show_progress=False)
     return Explorer(method_project(Ensemble(member, show_progress=False), models, "three.whence"))
 
 
@@ -64,7 +64,9 @@ def test_scores_of_an_ensemble_are_means_in_units_of_each_with_their_spread(
     each = []
     for model in models:
         scores = (
-            DualDA(C=0.05, tol=1e-9, show_progress=False).fit(model, x).attribute(t[4:5], why["target"])[0]
+            DualDA(metric="raw", C=0.05, tol=1e-9, show_progress=False)
+            .fit(model, x)
+            .attribute(t[4:5], why["target"])[0]
         )
         each.append((scores / scores.std(correction=0)).numpy())
     mean, spread = np.mean(each, axis=0), np.std(each, axis=0, ddof=1)
@@ -92,9 +94,9 @@ def test_effects_answer_their_question_alone(effects: Explorer) -> None:
     )
     assert why["other_scores"] is None
     assert len(effects.typicality(2)["neighbours"]) == 5
-    with pytest.raises(InvalidInputError, match="'question' must be 'would change' of this explainer"):
+    with pytest.raises(InvalidInputError, match="'question' must be 'would change' for this explainer"):
         effects.explain(2, question="made of")
-    with pytest.raises(InvalidInputError, match="'C' must be left out"):
+    with pytest.raises(InvalidInputError, match="'C' must be None"):
         effects.explain(2, C=1.0)
 
 
@@ -137,7 +139,7 @@ def test_a_report_has_what_there_is(kind: str, request: pytest.FixtureRequest) -
     page = report_page(explorer, range(3), k=2)
     assert "Labels to check" not in page
     assert explorer.info()["note"] in page
-    with pytest.raises(InvalidInputError, match="'effects' must be left out"):
+    with pytest.raises(InvalidInputError, match="'effects' must be False"):
         report_page(explorer, range(3), k=2, effects=True)
 
 
@@ -158,7 +160,7 @@ def test_an_ensemble_in_a_browser(visit: Any, home: str, width: int, ensemble: E
     assert page.locator("#C, .basket, #would-change, #pair-concepts").count() == 0
     for view in VIEWS:
         page.click(f"#tab-{view}")
-        expect(page.locator(f"#{view} .withheld")).to_contain_text("This is an ensemble of 3 models")
+        expect(page.locator(f"#{view} .withheld")).to_contain_text("is an ensemble of 3 models")
         no_sideways_scrolling(page)
     page.click("#tab-start")
     expect(page.locator(".loaded")).to_contain_text("an ensemble of 3")

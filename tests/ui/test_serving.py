@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from queue import Queue
@@ -19,12 +22,16 @@ import pytest
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
+from torch.utils.data import TensorDataset
 from typer.testing import CliRunner
 
+from tests.helpers.commands import place_of
+from tests.helpers.explored import M, N, network, picture_project, pictures
 from whence import DualDA, engine
 from whence.app import cli
+from whence.core.naming import import_named
 from whence.engine import Local
-from whence.errors import InvalidInputError
+from whence.errors import InvalidInputError, NotFittedError, StoreError
 from whence.ui import server
 from whence.ui.server import address, check_token, listen
 
@@ -157,7 +164,7 @@ from whence.ui.server import listen, serve
 class Project:
     path, attributor = Path("x.whence"), DualDA()
     @property
-    def train_bank(self):  # what a thread reads beside the server, in torch's own code
+    def train_bank(self):  # what a thread reads next to the server, in torch's own code
         x = torch.ones(300, 300)
         while True:
             x = (x @ x).clamp(max=1)
@@ -239,3 +246,62 @@ def test_the_training_set_is_read_on_the_engine_of_the_command(monkeypatch: pyte
         explorer: Any = SimpleNamespace(project=Project(), writes=False)
         server.serve(explorer, listener, None, print)
         assert used.get(timeout=60) is chosen
+
+
+def test_python_serves_what_it_fitted_and_what_it_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    explainer, (x, y) = picture_project().explainer, pictures(M, 1)
+    right = float((network()(x).argmax(1) == y).double().mean())
+    known = {"n_tests": M, "accuracy": pytest.approx(right)}
+    unknown = {"n_tests": 4, "accuracy": None, "n_wrong": 0}
+    cases = (
+        (lambda: explainer.serve((x, y), block=False), known),
+        (lambda: explainer.serve(TensorDataset(x, y), block=False), known),
+        (lambda: explainer.serve(x[:4], block=False), unknown),
+        (lambda: explainer.explain(x[:6])[:4].serve(block=False), unknown),
+        (lambda: explainer.explain(x[:6], truth=y[:6]).serve(block=False), {"n_tests": 6}),
+        (lambda: explainer.explain(x[:6])[5].serve(block=False), {"n_tests": 1}),
+        (lambda: explainer.serve(block=False, open_browser=False), {"n_tests": N}),  # training samples
+    )
+    for number, (serve, expected) in enumerate(cases):
+        live = serve()
+        info = json.load(urllib.request.urlopen(f"{live.url}api/info"))
+        assert {name: info[name] for name in expected} == expected
+        assert len(opened) == min(number + 1, len(cases) - 1)
+        assert live.url.startswith("http://127.0.0.1:")
+        if number == 2:  # what needs labels has none to show
+            rows = json.load(urllib.request.urlopen(f"{live.url}api/tests"))["rows"]
+            assert {row["verdict"]["truth"] for row in rows} == {row["truth"] for row in rows} == {None}
+        live.close()
+        with pytest.raises(OSError, match="refused"):
+            urllib.request.urlopen(live.url)
+    with pytest.raises(NotFittedError):
+        DualDA().serve()
+
+
+def test_python_writes_a_report(tmp_path: Path, visit: Any) -> None:
+    explainer, (x, _) = picture_project().explainer, pictures(M, 1)
+    path = explainer.report(tmp_path / "report.html", x[:3], k=2)
+    assert path == str(tmp_path / "report.html")
+    page = visit(f"file://{path}")
+    assert "3 test samples, the surrogate agrees" in page.inner_text("header")
+    assert page.locator("[data-test]").count() == 3
+
+
+def test_a_file_that_python_saved_is_served_by_the_names_of_model_and_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place_of(tmp_path, monkeypatch)
+    model, train = (import_named("x", f"my_module:{name}") for name in ("build", "train"))
+    DualDA(C=0.1, show_progress=False).fit(model(), train).save("x.whence")
+    served: list[Any] = []
+    monkeypatch.setattr("whence.app.explain.serve_pages", lambda explorer, *_: served.append(explorer))
+    done = CliRunner().invoke(cli.app, ["serve", "x.whence"])
+    assert isinstance(done.exception, StoreError)
+    assert re.search("pass --model MODULE:NAME and --data MODULE:NAME", str(done.exception))
+    assert "\n" not in str(done.exception)
+    names = ["--model", "my_module:build", "--data", "my_module:train"]
+    done = CliRunner().invoke(cli.app, ["serve", "x.whence", "--port", "18731", *names])
+    assert done.exit_code == 0, done.exception
+    assert served[0].info()["n_tests"] == len(train[0])

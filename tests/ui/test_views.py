@@ -34,7 +34,7 @@ def whole(explorer: Explorer) -> list[np.ndarray]:
 
 def fresh(train: np.ndarray, labels: np.ndarray, rows: Any) -> DualDA:
     bank = FeatureBank.of(train[rows], labels[rows])
-    return DualDA(C=0.05, bias=False, tol=1e-10, show_progress=False).fit(features=bank)
+    return DualDA(metric="raw", C=0.05, bias=False, tol=1e-10, show_progress=False).fit(features=bank)
 
 
 LABELS = pictures(N, 0)[1].numpy()
@@ -44,7 +44,7 @@ def test_what_was_loaded(client: Any) -> None:
     info = get(client, "/api/info")
     assert info["n_parameters"] == 6 * 9 + 6 + 150 * 12 + 12 + 12 * 3 + 3
     assert (info["n_features"], info["n_train"], info["n_tests"]) == (12, N, M)
-    assert info["normalise"] is False
+    assert info["metric"] == "raw"
     assert info["model"] == "Sequential"
     assert info["size"] is None  # of a project without a file
     rows = get(client, "/api/tests?limit=200")["rows"]
@@ -82,7 +82,7 @@ def test_training_samples_are_listed(client: Any, query: str, wanted: Any) -> No
 def test_mistaken_searches_are_refused(client: Any) -> None:
     answer = client.get("/api/training?search=9-3")
     assert answer.status_code == 422
-    assert answer.json()["detail"] == "'search' must name ranges that ascend. Got 9-3."
+    assert answer.json()["detail"] == "'search' must have ascending ranges. Got 9-3."
     assert client.get("/api/training?search=" + "x" * 201).status_code == 422
 
 
@@ -112,8 +112,8 @@ def test_what_changes_without_a_class_or_with_other_labels(client: Any, explorer
     assert (found["n_removed"], found["n_relabelled"]) == (len(gone), int((LABELS[50:61] != 0).sum()))
     assert found["changed_tests"] == len(moved) > 0
     assert [one["row"]["index"] for one in found["changed"]] == moved.tolist()
-    assert [one["came"] for one in found["changed"]] == classes[0][moved].tolist()
-    assert [one["became"] for one in found["changed"]] == classes[1][moved].tolist()
+    assert [one["class_before"] for one in found["changed"]] == classes[0][moved].tolist()
+    assert [one["class_after"] for one in found["changed"]] == classes[1][moved].tolist()
     right = [one == truth for one in classes]
     assert found["fixed"] == int((right[1] & ~right[0]).sum())
     assert found["broken"] == int((right[0] & ~right[1]).sum())
@@ -122,10 +122,10 @@ def test_what_changes_without_a_class_or_with_other_labels(client: Any, explorer
     changed = [*gone, *(50 + np.flatnonzero(LABELS[50:61] != 0))]
     for one in found["changed"]:
         f = test[one["row"]["index"]]
-        logits = [solved.coef_[one["came"]] @ f for solved in (before, after)]
+        logits = [solved.coef_[one["class_before"]] @ f for solved in (before, after)]
         assert one["logits"] == pytest.approx(logits, rel=1e-3, abs=1e-4)
         scores = explorer.project.explainer.attribute(
-            explorer.project.tests.take([one["row"]["index"]]), one["came"]
+            explorer.project.tests.take([one["row"]["index"]]), one["class_before"]
         )
         assert one["tau"] == pytest.approx(float(scores[0][changed].sum()), rel=1e-3, abs=1e-5)
 
@@ -159,15 +159,15 @@ def test_effects_of_all_tests_that_change() -> None:
     places = [one["row"]["index"] for one in found]
     assert places
     x = explorer.project.tests.take(places)
-    expected = effects.effect_of(x, [one["came"] for one in found], remove=gone)
+    expected = effects.effect_of(x, [one["class_before"] for one in found], remove=gone)
     np.testing.assert_allclose([one["effect"] for one in found], expected.first_order, rtol=1e-3)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({}, "'changes' must change a training sample"),
-        ({"relabel": {0: int(LABELS[0])}}, "'changes' must change a training sample"),
+        ({}, "'changes' must change at least one training sample"),
+        ({"relabel": {0: int(LABELS[0])}}, "'changes' must change at least one training sample"),
         ({"groups": [{"by": "samples"}]}, "leave a training sample"),
         ({"groups": [{"by": "samples", "label": 3}]}, r"'label' must be a class in [0, 3). Got 3."),
         ({"groups": [{"by": "samples", "label": 1, "to": 9}]}, "'relabel' must give classes"),

@@ -16,7 +16,7 @@ from benchmarks.peers.scene import Scene
 
 
 def features(scene: Scene, x: torch.Tensor) -> np.ndarray:
-    """What the head sees, (N, d)."""
+    """The inputs of the head, (N, d)."""
     with torch.inference_mode():
         return torch.cat([scene.model.features(part) for part in x.split(500)]).numpy()
 

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.peers.contract import TORCH, Method, Package, Row, size
 from benchmarks.peers.scene import Scene
 
-BATCH = 500  # the projection is made anew for every batch
+BATCH = 500  # a new projection is made for every batch
 
 
 class TRAK(Method):

@@ -46,7 +46,7 @@ class Effects(Method):
 
 
 class Labels(Method):
-    """What cleanlab does: which labels are wrong."""
+    """Rank wrong labels, as cleanlab does."""
 
     def cache(self, scene: Scene, folder: Path) -> int:
         import whence

@@ -10,7 +10,7 @@ import numpy as np
 
 from whence.app.options import Saved, as_class
 from whence.app.terminal import check_file, say, write_out
-from whence.audit import class_view, coreset, novel_inputs, shared_evidence, wrong_labels
+from whence.audit import class_view, coreset, novel_inputs, shortcuts, wrong_labels
 from whence.audit.access import check_no_documents
 from whence.core import store
 from whence.core.display import counted, plain_line
@@ -69,8 +69,8 @@ def _view(project: Project, view: str, ranking: str, n: int, share: float, targe
     if view == "shortcut":
         number = as_class(target, explainer.task_)
         if number is None:
-            raise InvalidInputError("'target' must name the class whose shared evidence is looked for.")
-        return shared_evidence(explainer, target=number, features=project.train_bank, k=n)
+            raise InvalidInputError("'target' must name the class whose shortcut is looked for.")
+        return shortcuts(explainer, target=number, features=project.train_bank, k=n)
     tests = project.test_bank
     if view == "coreset":
         rows = taken(as_float32(tests.features), tests.valid)
@@ -87,6 +87,6 @@ def _table(view: str, result: Any) -> str:
     if view == "shortcut":
         name = plain_line(result.class_name)
         pairs = zip(result.samples.tolist(), result.scores.tolist(), strict=True)
-        lines = [f"Training samples that carry what '{name}' shares, at C = {result.C:.3g}:"]
+        lines = [f"Training samples that carry what '{name}' shares:"]
         return "\n".join([*lines, *(f"  {score:+.3g}  training sample {i}" for i, score in pairs)])
     return str(result)

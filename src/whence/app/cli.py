@@ -22,6 +22,7 @@ from whence.app.options import (
     Explainer,
     Fit,
     Json,
+    Over,
     Saved,
     Shown,
     SomeTests,
@@ -77,7 +78,9 @@ def demo(
     out: Annotated[Path, opt("Folder for the figures and the page.", "DIR")] = Path("whence-demo"),
     seed: Annotated[int, opt("Seed of the training and of the explainer.", min=0)] = 0,
 ) -> None:
-    """Train a small network on the embedded clothes photos, explain its predictions and write a report.
+    """Train a small network, explain it and write a report.
+
+    The network classifies photos of clothes that come with the package.
 
     whence demo --out whence-demo
     """
@@ -89,7 +92,7 @@ def demo(
 @app.command()
 @with_options
 def fit(wanted: Fit, context: typer.Context) -> None:
-    """Fit an explainer to a trained model and its training set, and save it.
+    """Fit an explainer to a model and its training set; save it.
 
     whence fit --model clothes:model --data clothes:train --test clothes:test --out clothes.whence
 
@@ -120,9 +123,10 @@ def update(
     ] = None,
     out: Annotated[Path | None, opt("File to write, instead of FILE itself.", "FILE")] = None,
 ) -> None:
-    """Change the training set of a saved explainer, and compute only what changes with it.
+    """Change the training set of a saved explainer.
 
-    Samples keep their numbers: those that are removed score 0.
+    Only the features of what is added are computed. Samples keep their numbers: those that are removed
+    score 0.
 
     whence update clothes.whence --trust --remove 17,40-42 --relabel 3=Bag --add clothes:more
     """
@@ -133,7 +137,7 @@ def update(
 
 @app.command()
 def info(explainer: Explainer, as_json: Json = False) -> None:
-    """Describe a saved explainer: its data, its C and its certificate.
+    """Describe a saved explainer: its data, C and duality gap.
 
     whence info clothes.whence
     """
@@ -152,7 +156,7 @@ def attribute(
     effects: Effects = False,
     as_json: Json = False,
 ) -> None:
-    """Name the training samples that predictions come from, with their scores.
+    """List the strongest training samples of predictions.
 
     whence attribute clothes.whence --trust --tests 0-9
 
@@ -178,14 +182,17 @@ def explain(
     ] = None,
     k: Shown = 5,
     target: Target = None,
+    against: Over = None,
     rules: Annotated[Text, opt("Rules of relevance, such as attn_lrp_cp.", "NAME")] = None,
     effects: Effects = False,
 ) -> None:
-    """Explain predictions by training samples and relevance maps: a page, one figure per test, and JSON.
+    """Write explanations with relevance maps: page, figures, JSON.
 
     For a language model, show where an answer comes from: a page whose words can be clicked, and JSON.
 
     whence explain clothes.whence --trust --tests 3,8 --out why
+
+    whence explain clothes.whence --trust --tests 3 --against runner-up --out why
 
     whence explain tuned.whence --trust --prompt "Mira lives in" --out why
     """
@@ -193,12 +200,12 @@ def explain(
 
     check_only_one(tests=tests, prompt=prompt)
     if prompt is not None:
-        check_unused("prompt", target=target, rules=rules, effects=effects)
+        check_unused("prompt", target=target, against=against, rules=rules, effects=effects)
         trace(saved, prompt, continuation, out, k=k, max_new_tokens=max_new_tokens or 20)
     else:
         assert tests is not None
         check_unused("tests", continuation=continuation, max_new_tokens=max_new_tokens)
-        explain(saved, tests, out, k=k, target=target, rules=rules, effects=effects)
+        explain(saved, tests, out, k=k, target=target, against=against, rules=rules, effects=effects)
 
 
 @app.command()
@@ -210,7 +217,9 @@ def report(
     k: Shown = 5,
     effects: Annotated[bool, flag("--effects", "Also what would change without each sample.")] = False,
 ) -> None:
-    """Write one page with explanations and the audit, which opens from disk and can be mailed.
+    """Write explanations and the audit as one page to share.
+
+    The page opens from disk and needs no server.
 
     whence report clothes.whence --trust --tests 0-19 --out report.html
 
@@ -229,9 +238,13 @@ def serve(
     port: Annotated[int, opt("Port to listen at.", min=1, max=65535)] = 8000,
     token: Annotated[Text, opt("What visitors must know, at least 16 characters.", "TEXT")] = None,
 ) -> None:
-    """Show all test samples on a live page of this machine.
+    """Show tests in the explorer, a live page on this machine.
+
+    Without tests it shows training samples. An explainer that Python saved needs --model and --data.
 
     whence serve clothes.whence --trust
+
+    whence serve saved.whence --model clothes:model --data clothes:train
     """
     from whence.app.explain import serve
 
@@ -250,7 +263,7 @@ def audit(
     out: Annotated[Path | None, opt("File to write: .csv, .parquet or .json.", "FILE")] = None,
     as_json: Json = False,
 ) -> None:
-    """Check the training set: labels that may be wrong, classes, what to keep, shortcuts, novel inputs.
+    """Check the training set: labels, classes, shortcuts, novelty.
 
     whence audit clothes.whence --trust --out labels.csv
 

@@ -65,8 +65,8 @@ def run(
     explainer.fit(model, (data.train_images, data.train_labels), class_names=data.class_names)
     faithfulness = explainer.faithfulness(data.test_images)
     say(
-        f"Fitted DualDA in {_since(start)}: {faithfulness.agreement:.1%} agreement with the network, "
-        f"by {len(explainer.support_):,} of {explainer.n_train_:,} training images."
+        f"Fitted DualDA in {_since(start)}: {faithfulness.agreement:.1%} agreement with the network on the "
+        f"test images, by {len(explainer.support_):,} of {explainer.n_train_:,} training images."
     )
     saved = out / "demo.whence"
     explainer.save(saved)
@@ -105,8 +105,8 @@ def choose(model: nn.Module, explainer: DualDA, images: Tensor, labels: Tensor) 
     """
     with evaluating(model):
         probabilities, predicted = model(images).double().softmax(dim=1).max(dim=1)
-    scores = explainer.attribute(images, predicted)
-    opposition = -scores.clamp(max=0).sum(dim=1) / scores.clamp(min=0).sum(dim=1)
+    first, second = explainer.decision_function(images).topk(2).values.unbind(1)
+    margin = first - second
     faithful = explainer.predict(images) == predicted
     right = faithful & (predicted == labels)
     wrong = faithful & (predicted != labels)
@@ -114,18 +114,17 @@ def choose(model: nn.Module, explainer: DualDA, images: Tensor, labels: Tensor) 
         (
             "clear",
             "Right and clear",
-            "Of all right predictions, the one with the least evidence against, compared with the evidence "
-            "for: its opponents have little in common with it.",
+            "Of all right predictions, the one whose logit is furthest above that of the runner-up.",
             right,
-            -opposition,
+            margin,
         ),
         (
             "contested",
             "Right but contested",
-            "Of all right predictions, the one whose evidence against comes closest to its evidence for: "
+            "Of all right predictions, the one whose logit is least above that of the runner-up: "
             "look at what the opponents have in common with it.",
             right,
-            opposition,
+            -margin,
         ),
         (
             "wrong",

@@ -85,18 +85,32 @@ def _in_words(test: dict[str, Any]) -> str:
     if typical is not None:
         labels = ((one["index"], plain_line(one["label_text"])) for one in typical["neighbours"])
         near = ", ".join(f"{index} ({label})" for index, label in labels)
-        lines += [f"  {typical['heading']}: {typical['detail']}.", f"  Nearest to training samples {near}."]
+        mark = "⚠" if typical["novel"] else "✓"
+        lines += [
+            f"  {mark} {typical['heading']}: {typical['detail']}.",
+            f"  Nearest to training samples {near}.",
+        ]
     return "\n".join(lines)
 
 
 def explain(
-    saved: Saved, tests: str, out: Path, *, k: int, target: str | None, rules: str | None, effects: bool
+    saved: Saved,
+    tests: str,
+    out: Path,
+    *,
+    k: int,
+    target: str | None,
+    against: str | None,
+    rules: str | None,
+    effects: bool,
 ) -> None:
     """Write a page, a figure per test and the data of explanations into a folder; print the page's path."""
     check_folder(out)  # before the explainer is read: a mistake costs no time
     project = saved.open(effects=effects)
     chosen = places(tests, project)
-    explanations = project.explain(chosen, k, as_class(target, project.attributor.task_), rules)
+    task = project.attributor.task_
+    rival: Any = against if against == "runner-up" else as_class(against, task, "against")
+    explanations = project.explain(chosen, k, as_class(target, task), rules, rival)
     data = [{"test": place} | why.to_dict() for place, why in zip(chosen, explanations, strict=True)]
 
     def write_figures(folder: Path) -> None:
@@ -153,4 +167,4 @@ def report(saved: Saved, tests: str, out: Path, *, k: int, effects: bool) -> Non
 def serve(saved: Saved, host: str, port: int, token: str | None) -> None:
     """Serve all tests on a page until interrupted; the address is taken before the explainer is read."""
     with listen(host, port, token) as listener:
-        serve_pages(Explorer(saved.open(), _BUDGET), listener, token, say)
+        serve_pages(Explorer(saved.open().with_tests(), _BUDGET), listener, token, say)

@@ -228,7 +228,11 @@ def describe(attributor: Any) -> list[str]:
         lines.append("Layers       " + ", ".join(f"{name!r} {width:,}" for name, width in parts))
     lines.append(
         f"Features     {n - len(skipped):,} rows × {d}, {origins['features']}, {seconds['features']:.1f} s"
-        + (", read at unit length" if getattr(attributor, "normalise", False) else "")
+        + (
+            ""
+            if attributor.fitted_.surrogate is None
+            else f"; read {attributor.surrogate_.metric.description}"
+        )
     )
     if skipped:
         places = ", ".join(map(str, skipped[:10])) + (" …" if len(skipped) > 10 else "")

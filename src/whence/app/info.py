@@ -58,7 +58,10 @@ def describe(path: Path) -> dict[str, Any]:
         }
         if manifest.get("bank") is not None:  # to open it would read all of it
             facts |= {"features": f"in {manifest['bank']['name']} of the cache", "C": manifest["C"]}
-            facts |= {"duality gap": manifest["gap"], "agreement": manifest["agreement"]}
+            facts |= {
+                "duality gap": manifest["gap"],
+                "training agreement": manifest["agreement"],
+            }
     can = METHODS.get(method).capabilities if method in METHODS else Capabilities()
     if can.members:
         facts |= _of_members(load(path))
@@ -82,7 +85,7 @@ def _of_surrogate(explainer: Any) -> dict[str, Any]:
         "features": explainer.surrogate_.stored.shape[1],
         "C": explainer.C_,
         "duality gap": explainer.gap_,
-        "agreement": explainer.agreement_,
+        "training agreement": explainer.agreement_,
     }
     if explainer.capabilities.dual and explainer.history_:
         facts["changes"] = [str(change) for change in explainer.history_]

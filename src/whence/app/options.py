@@ -39,6 +39,7 @@ Tests = Annotated[str, opt("Test samples by number, such as 0,4-7.", "LIST")]
 SomeTests = Annotated[Text, opt("Test samples by number, such as 0,4-7.", "LIST")]
 Shown = Annotated[int, opt("Proponents and opponents to show.", None, "-k", min=1)]
 Target = Annotated[Text, opt("Class or output to explain, by number or name; default: the predicted one.")]
+Over = Annotated[Text, opt("Another class, or runner-up: show the evidence for the target over it.", "NAME")]
 Explainer = Annotated[Path, typer.Argument(help="The explainer that 'whence fit' wrote.", metavar="FILE")]
 Engine = Annotated[Text, opt("Where work runs: local, processes, processes:4, ray, or module:name.", "NAME")]
 Address = Annotated[Text, opt("Cluster of --engine ray: auto, or host:port; default: this machine.")]
@@ -57,7 +58,7 @@ class Saved:
     data: Annotated[Text, opt("The training set, instead of the one the file names.", NAMED)] = None
     test: Annotated[Text, opt("Other test samples than those of the fit.", NAMED)] = None
     preprocess: Annotated[Text, opt("The preprocessing, instead of the one the file names.", NAMED)] = None
-    tokenizer: Annotated[Text, opt("Tokenizer that shows tokens as text, if none is found.", NAMED)] = None
+    tokenizer: Annotated[Text, opt("Tokenizer of texts, and of tokens shown as text.", NAMED)] = None
     method: Annotated[Text, opt("The method, instead of the one the file names.", NAMED)] = None
     task: Annotated[Text, opt("The task, instead of the one the file names.", NAMED)] = None
     trust: Annotated[
@@ -91,9 +92,7 @@ class Fit:
     config: Annotated[Path | None, opt("Configuration of an earlier fit, to repeat it.", "FILE")] = None
     test: Annotated[Text, opt("Held-out samples to measure faithfulness on.", NAMED)] = None
     preprocess: Annotated[Text, opt("Function that turns raw inputs into the model's.", NAMED)] = None
-    tokenizer: Annotated[
-        Text, opt("Tokenizer that shows tokens as text, if --preprocess hides it.", NAMED)
-    ] = None
+    tokenizer: Annotated[Text, opt("Tokenizer of texts, and of tokens shown as text.", NAMED)] = None
     method: Annotated[str, opt("The attribution method, or module:name of your own.", "NAME")] = "dualda"
     task: Annotated[
         Text,

@@ -7,6 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -121,6 +122,12 @@ class Attributor(ABC):
     capabilities: ClassVar[Capabilities] = Capabilities()
     """What the method supports, needs and costs."""
 
+    learned: ClassVar[tuple[str, ...]] = (
+        "n_train", "task", "n_classes", "classes", "class_names", "labels", "used", "skipped", "head",
+        "model", "data", "cache_bytes", "seconds", "origins", "fit_seconds", "reading",
+    )  # fmt: skip
+    """What is read of a fit as attributes, each with an underscore at its end."""
+
     batch_size: int = parameter(BATCH_SIZE, check_count)
     show_progress: bool = parameter(True, check_flag)
     fitted_: Fitted = field(init=False)
@@ -196,15 +203,15 @@ class Attributor(ABC):
         return None
 
     def _doubles(self) -> tuple[str, ...]:
-        """Name what of the arrays has double precision, whatever the model's."""
+        """Return the names of arrays that have double precision, whatever the model's."""
         return ()
 
     def _unsaved(self, fitted: Fitted | None) -> str:
-        """Say why a fit with these parameters is not saved, without a full stop; empty where it is."""
+        """Return why a fit with these parameters is not saved, without a full stop; empty where it is."""
         return ""
 
     def _facts(self, fitted: Fitted) -> dict[str, Any]:
-        """Return what a fit found in a few words: the data, and how far to trust what was learned."""
+        """Return what a fit found, for display: the data, and how well the surrogate agrees."""
         width = {} if fitted.head is None else {"features": fitted.head.weight.shape[1]}
         return {"samples": fitted.n_train, **width, fitted.task.outputs: fitted.n_classes}
 
@@ -222,6 +229,7 @@ class Attributor(ABC):
         preprocess: Callable[[Any], Any] | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
         tokenizer: Any = None,
+        feature_names: Sequence[str] | None = None,
         cache_dir: str | PathLike[str] | None = None,
         dtype: str = "float32",
         autocast: str | None = None,
@@ -235,18 +243,20 @@ class Attributor(ABC):
         Parameters
         ----------
         model
-            A torch classifier that maps a batch to logits (B, K) by a last linear layer. It is run in eval
-            mode and left unchanged. A ``Trainer`` of transformers brings its training set and its collator
-            along, a ``pipeline`` its tokenizer or image processor.
+            A torch classifier that maps a batch to logits (B, K) by a last linear layer; a softmax,
+            log_softmax or sigmoid after it is found by value. It is run in eval mode and left unchanged. A
+            ``Trainer`` of transformers brings its training set and its collator along, a ``pipeline`` its
+            tokenizer or image processor. A fitted estimator or pipeline of scikit-learn works if it ends in a
+            linear model: features are what enters that, and relevance maps are on these.
         data
             A Dataset, map-style or iterable, a DataLoader, a datasets.Dataset, a tuple (X, y) of arrays or
-            tensors, or the path of a folder with a subfolder of images per class. Samples are pairs (input,
-            label), or mappings or dataclasses with a label: 0 … K−1, the name of a class, or what the task
-            takes. Inputs alone where ``y`` has the labels.
+            tensors, a table of pandas with a column of labels, or the path of a folder with a subfolder of
+            images per class. Samples are pairs (input, label), or mappings or dataclasses with a label: 0 …
+            K−1, the name of a class, or what the task takes. Inputs alone where ``y`` has the labels.
         y
             The labels, one per sample: ``fit(model, X, y)``.
         layer
-            Name of the last linear layer, when the model does something after it, such as a softmax.
+            Name of the last linear layer, when the model does something else after it.
         features
             A bank instead of model and data: of ``whence.features.extract``, by which several methods share
             one pass over the training set, or of arrays, by ``FeatureBank.of(features, labels)``.
@@ -256,14 +266,18 @@ class Attributor(ABC):
             (``whence.tasks.Task``), its class or its name; None finds it by the labels, or says what is not
             clear. A bank has its own.
         preprocess
-            Makes the model's inputs of a batch of inputs: a tokenizer, an image processor, or any function.
-            New inputs go through it as well.
+            Makes the model's inputs of a batch of inputs: an image processor, or any function. New inputs go
+            through it as well.
         collate_fn
             Makes a batch of a list of samples, as in a DataLoader.
         tokenizer
-            Of transformers: explanations show tokens by it as text. None looks for it in ``preprocess`` and
-            ``collate_fn``. For a causal language model ``data`` are documents: every token of them is a
-            sample, and what comes before it the input; see ``whence.data.Corpus``.
+            Of transformers: makes the model's inputs of texts, and shows tokens as text in explanations. None
+            looks for the one that ``preprocess`` or ``collate_fn`` uses, to show tokens. For a causal
+            language model ``data`` are documents: every token of them is a sample, and what comes before it
+            the input; see ``whence.data.Corpus``.
+        feature_names
+            One name per feature of samples that are rows of numbers: figures and pages label bars with them.
+            None takes the columns of a table of pandas.
         cache_dir
             Folder that keeps features and solutions. A fit that was killed resumes there, and one with the
             same model, data and options takes what is there; see ``whence cache ls``. It is remembered: what
@@ -289,7 +303,13 @@ class Attributor(ABC):
             "num_workers": num_workers,
             "on_error": on_error,
         }
-        form = {"task": task, "preprocess": preprocess, "collate_fn": collate_fn, "tokenizer": tokenizer}
+        form = {
+            "task": task,
+            "preprocess": preprocess,
+            "collate_fn": collate_fn,
+            "tokenizer": tokenizer,
+            "feature_names": feature_names,
+        }
         self._check_parameters()
         started = time.perf_counter()
         training, options = read_training(
@@ -310,10 +330,11 @@ class Attributor(ABC):
         Parameters
         ----------
         x
-            A batch of inputs: a tensor or array (B, …), a mapping of these such as a tokenizer returns, or a
-            list of samples as they are in the training set. Where ``fit`` was given ``preprocess``, inputs
-            before it. Or a data set or ``DataLoader`` in any form that ``fit`` takes but folders: its labels
-            are left aside, and row i is its sample i.
+            One sample or a batch: a tensor or array, a mapping of these such as a tokenizer returns, a table
+            of pandas or a row of it, a text, an image of PIL, or a list of samples as in the training set. A
+            shape that may be one sample or a batch is read by the shape of a training sample. Where ``fit``
+            was given ``preprocess`` or ``tokenizer``, inputs before it. Or a data set or ``DataLoader`` in a
+            form that ``fit`` takes but folders: its labels are dropped, and row i is its sample i.
         target
             The class to explain, by number or name: None (the class the model predicts), one class, or one
             class per test.
@@ -332,8 +353,8 @@ class Attributor(ABC):
         """Find the k strongest proponents and opponents of each test, without the (test, train) matrix.
 
         Proponents have positive scores, evidence for the target class, largest first; opponents have
-        negative ones, most negative first. Where a test has fewer than k of a sign, the rest is padded with
-        index −1 and score 0.
+        negative ones, most negative first. This is the plain ranking: ``explain`` shows near-duplicates once.
+        Where a test has fewer than k of a sign, the rest is padded with index −1 and score 0.
 
         Parameters
         ----------
@@ -348,18 +369,22 @@ class Attributor(ABC):
 
     def explain(
         self,
-        x: Any,
+        x: Any = None,
         k: int = 5,
         target: Any = None,
         *,
+        features: Any = None,
         index: int | Sequence[int] | None = None,
         truth: Any = None,
         method: Method | None = None,
-        novelty: Novelty | None = None,
+        novelty: Novelty | Literal[False] | None = None,
+        against: Any = None,
+        relative: bool | None = None,
     ) -> Explanations:
         """Explain predictions by their strongest training samples, and these by relevance maps on both.
 
-        The relevance of feature j of a pair is λ_ic f(x)_j f(x_i)_j. It is propagated to the input of the
+        The score of a pair is linear in the features of either sample; with raw features the relevance of
+        feature j is λ_ic f(x)_j f(x_i)_j. It is propagated to the input of the
         test sample and to that of the training sample. A test sample costs one forward pass, its training
         samples one in a batch, and either one pass back. Effects are linear in the features of either sample
         too, so that on both the relevance is all of the effect but the part of the bias.
@@ -369,12 +394,16 @@ class Attributor(ABC):
         x
             A batch of inputs, as for ``attribute``.
         k
-            Proponents and opponents to show; fewer where there are fewer.
+            Proponents and opponents to show; fewer where there are fewer. They differ from each other: of
+            near-duplicates the strongest is shown, and says how many are like it.
         target
             As for ``attribute``.
+        features
+            Features (B, d) of the tests instead of ``x``, where there is no model: the maps are then on the
+            features themselves. A table of pandas has their names.
         index
-            Training samples to explain by, instead of the k strongest. Those that have a score of 0 for a
-            test are not shown there.
+            Training samples to explain by, all of them, instead of the k strongest. Those that have a score
+            of 0 for a test are not shown there.
         truth
             The true classes (B,), or labels of another task (B, …), where they are known, for display.
         method
@@ -382,8 +411,19 @@ class Attributor(ABC):
             "epsilon", ``whence.relevance.Rules``, or a class of ``captum.attr``. None takes attn_lrp_cp for
             a model with attention, epsilon_plus_flat for other convolutional ones, epsilon for the rest.
         novelty
-            What ``novelty()`` returned, to show how typical the test is for the training set; None leaves
-            it out.
+            What ``novelty()`` returned, to check whether the test resembles the training set. None makes it
+            on first use and keeps it, where the explainer has its model and data: for 100 to 10,000 training
+            samples, or more with a ``cache_dir``, since it takes a pass over the training set. Elsewhere, and
+            with False, the check is left out.
+        against
+            Another class, by number or name, or one per test, or "runner-up": explain the evidence for the
+            target over that class. Scores then sum to the difference of the two logits, less their base
+            value.
+        relative
+            Whether scores say what sets the test apart: relative to the mean of the training set, or of class
+            ``against``, as SHAP values are to a base value. They are parts of one sum,
+            logit = base value + Σ scores. False leads with τ as in the paper, whose base value is 0. None is
+            True for ``DualDA``; effects are never relative.
 
         Returns
         -------
@@ -396,7 +436,96 @@ class Attributor(ABC):
             raise UnsupportedError(
                 f"{fitted.method} has no relevance maps of pairs. Use DualDA or Effects, or top_k here."
             )
-        return explain(fitted, x, k, target, index, truth, method, novelty)
+        return explain(self, x, k, target, index, truth, method, novelty, against, relative, features)
+
+    def serve(
+        self, tests: Any = None, *, port: int = 0, open_browser: bool = True, block: bool | None = None
+    ) -> Any:
+        """Show tests, training samples and audits in the explorer, a page that this machine alone can open.
+
+        Parameters
+        ----------
+        tests
+            Samples with labels, in any form that ``fit`` takes, or inputs alone, as for ``explain``. None
+            shows up to 1,000 training samples, evenly spread over the training set.
+        port
+            Of the address; 0 takes one that is free.
+        open_browser
+            Open the page in the browser.
+        block
+            Return only after Ctrl-C. None does so in scripts, whose end would end the page, and returns at
+            once in notebooks and at the prompt.
+
+        Returns
+        -------
+        The server: ``url`` is its address, ``close()`` ends it.
+        """
+        self._check_fitted()
+        server: Any = import_module(_EXPLORER)
+        return server.serve_explainer(self, tests, port, open_browser=open_browser, block=block)
+
+    def report(
+        self, path: str | PathLike[str], tests: Any = None, *, k: int = 5, effects: bool = False
+    ) -> str:
+        """Write tests and audits as one page of the explorer, which opens from disk without a server.
+
+        Parameters
+        ----------
+        path
+            Of the page.
+        tests
+            As for ``serve``, all of them on the page; None shows 20 training samples.
+        k
+            Proponents and opponents of each test.
+        effects
+            Also fit ``Effects``, and show what would change without each sample.
+
+        Returns
+        -------
+        The path, as a string.
+        """
+        self._check_fitted()
+        server: Any = import_module(_EXPLORER)
+        written: str = server.report_explainer(self, path, tests, k, effects=effects)
+        return written
+
+    def save_scores(
+        self,
+        path: str | PathLike[str],
+        x: Any = None,
+        target: Any = None,
+        *,
+        features: Any = None,
+        test_ids: Sequence[Any] | None = None,
+        train_ids: Sequence[Any] | None = None,
+    ) -> str:
+        """Write scores to a file that other programs read, with what they mean as metadata.
+
+        The metadata names the axes, the sign, the method, the outputs and the model by a digest of its
+        weights. Values that are not texts are JSON.
+
+        Parameters
+        ----------
+        path
+            A name that ends in ".safetensors", for ``scores`` (test, train) and ``target`` (test,); or in
+            ".parquet", for one row per score that is not 0: test, target, train, score. The latter needs
+            pyarrow.
+        x, target, features
+            As for ``attribute``.
+        test_ids, train_ids
+            Your names of the samples, texts or whole numbers; None writes their places.
+
+        Returns
+        -------
+        The path, as a string.
+        """
+        from whence.attribution.score_files import check_score_path, write_scores
+
+        fitted, written = self._check_fitted(), check_score_path(path)
+        tests = self._tests(x, target, features)
+        scores = fitted.for_all(self.score_tests(fitted, tests))
+        write_scores(fitted, written, scores, tests.targets, test_ids, train_ids)
+        return written
 
     def save(self, path: str | PathLike[str], *, features: Literal["copy", "bank"] = "copy") -> None:
         """Write the fitted attributor to one file, which ``whence.load`` reads.
@@ -420,7 +549,7 @@ class Attributor(ABC):
 
         manifest = saving.read_manifest(cls, values)
         with contents.restoring():
-            self = cls(**manifest.parameters)
+            self = cls(**saving.saved_parameters(manifest, arrays))
             self._check_parameters()
         if why := self._unsaved(None):
             raise contents.refused(why)
@@ -497,8 +626,13 @@ class Attributor(ABC):
         raise AttributeError(message)
 
     def __dir__(self) -> list[str]:
-        """List what users call, without the hooks for those who write a method."""
-        return sorted({*super().__dir__()} - _HOOKS)
+        """List what users call: verbs, hyper-parameters and, once fitted, what was learned."""
+        learned = []
+        if "fitted_" in self.__dict__:
+            names = (*self.learned, *self.fitted_.arrays)
+            learned = [f"{name}_" for name in names] + ["fitted_"]
+        public = {name for name in super().__dir__() if not name.startswith("_")}
+        return sorted({*public, *learned} - _HIDDEN)
 
     def _check_fitted(self) -> Fitted:
         """Return what the fit learned, or raise NotFittedError before ``fit``."""
@@ -526,7 +660,10 @@ class Attributor(ABC):
         return self.__dict__.get("device")
 
 
-_HOOKS = {"learn", "score_tests", "score_self", "restored", "packed"}
+_HIDDEN = {"learn", "score_tests", "score_self", "restored", "packed", "name", "capabilities", "learned"}
+"""Public names for those who write a method; users do not call them."""
+
+_EXPLORER = "whence.ui.server"  # by name: it lies above the methods, and takes a while to import
 
 
 def _is_method(thing: Any) -> bool:

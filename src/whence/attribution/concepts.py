@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from whence.attribution.fitted import Fitted
@@ -17,6 +17,7 @@ from whence.model.inputs import check_batch
 from whence.pages.samples import as_samples
 from whence.relevance.concepts import Concepts, concept_maps
 from whence.relevance.xda import Method
+from whence.surrogate.scores import Contrast
 
 
 def explain_concepts(
@@ -37,6 +38,7 @@ def explain_concepts(
         raise InvalidInputError(
             f"'concepts' must be whence.relevance.Concepts, or None. Got {shown(concepts)}."
         )
+    x = fitted.as_batch(x)
     count = check_batch(x)
     wanted = [None] * count if target is None else fitted.task.check_target(target, count).tolist()
     explainer = PairExplainer(fitted, 1, method)
@@ -69,20 +71,24 @@ def explain_pair(
     expected = surrogate.stored[surrogate.rows([index])]
     train_inputs, train = explainer.train([index], expected, test)
     lam = float(surrogate.lam[index, target])
-    divisors = [float(surrogate.stored.divisors(f)) for f in (test.features, train.features)]
-    f = surrogate.stored.as_read(test.features)
-    f_train = surrogate.stored.as_read(train.features.detach().to(f))
+    raw, raw_train = test.features, train.features.detach().to(test.features)
+    f, f_train = surrogate.stored.transform(raw), surrogate.stored.transform(raw_train)
     scores = concepts.scores(f[0].cpu(), f_train.cpu(), [lam])[0]
     bias = lam * surrogate.constant**2
     score = lam * float(f[0].double() @ f_train[0].double()) + bias
     best = np.argsort(-np.sign(lam) * scores, kind="stable")[:n]
     chosen = Concepts(concepts.vectors[best], tuple(concepts.names[j] for j in best))
-    maps = concept_maps(test.passed, train, lam / math.prod(divisors), chosen)
+    v = torch.as_tensor(chosen.vectors).to(f)
+    on_test, on_train = (
+        surrogate.metric.pull(lam * (v @ other[0])[:, None] * v, own)[0]
+        for other, own in ((f_train, raw), (f, raw_train))
+    )
+    maps = concept_maps(test.passed, train, on_test, on_train)
     test_maps, train_maps = map_arrays(test.passed.inputs, maps.test), map_arrays(train_inputs, maps.train)
     activations = [chosen.activations(features.cpu())[0] for features in (f, f_train)]
     sides = np.where(activations[1] < 0, -1.0, 1.0)[:, None]
     rows = Concepts(sides * chosen.vectors, chosen.names).top_samples(surrogate.vectors.cpu(), k)
-    tokenizer = explainer.model.prepare.find_tokenizer()
+    prepare = explainer.model.prepare
     parts = []
     for j, name in enumerate(chosen.names):
         indices = surrogate.support[rows[j]].tolist()
@@ -95,12 +101,12 @@ def explain_pair(
                 test_map=test_maps[j],
                 train_map=train_maps[j],
                 indices=tuple(indices),
-                samples=tuple(as_samples(explainer.data.take(indices), tokenizer)),
+                samples=tuple(as_samples(explainer.data.take(indices), prepare)),
             )
         )
     return ConceptExplanation(
-        test=as_samples(test.passed.inputs, tokenizer)[0],
-        train=as_samples(train_inputs, tokenizer)[0],
+        test=as_samples(test.passed.inputs, prepare)[0],
+        train=as_samples(train_inputs, prepare)[0],
         index=index,
         label=surrogate.labels[index].tolist(),
         label_text=task.label_text(surrogate.labels[index]),
@@ -120,7 +126,7 @@ def explain_pair(
 
 def _proponent(explainer: PairExplainer, features: Tensor, target: int) -> int:
     """Return the strongest proponent."""
-    scored = explainer.scorer.scored(features, target)
+    scored = explainer.scorer.scored(features, Contrast(target, relative=True))
     best = strongest(scored.scores, 1, 1)
     if not best:
         raise InvalidInputError(

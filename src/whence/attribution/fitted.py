@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from whence.core.arrays import Array, Ints, Mask
-from whence.data import TrainingSet
+from whence.data import Prepare, TrainingSet
+from whence.data.inputs import as_batch
 from whence.errors import NotFittedError, UnsupportedError
+from whence.features import FeatureBank
 from whence.features.training import Batches, Classifier, check_tests
 from whence.model.bound import BoundModel
 from whence.model.heads import Head
@@ -24,6 +26,7 @@ from whence.tasks import Task
 if TYPE_CHECKING:
     from whence.attribution.base import Attributor
     from whence.explanation import EffectOf
+    from whence.features import Novelty
     from whence.surrogate.surrogate import Surrogate
 
 
@@ -84,6 +87,8 @@ class Fitted:
         resumed; reused; given
     reading : how the training features were read, so that they are found again
     needs_inputs : whether scores need inputs, not features alone
+    bank : of a method with a surrogate, the features of all training samples as ``fit`` read them, for audits
+        and what-if questions; None after ``load``. They are not copied and not saved
     """
 
     method: str
@@ -103,6 +108,7 @@ class Fitted:
     origins: Mapping[str, str] = field(default_factory=dict)
     reading: Mapping[str, Any] = field(default_factory=dict)
     needs_inputs: bool = False
+    bank: FeatureBank | None = None
 
     @cached_property
     def used(self) -> Mask:
@@ -189,6 +195,13 @@ class Fitted:
         rows = data if not len(self.skipped) else data.subset(np.flatnonzero(self.used))
         return Batches(rows, self.classifier.model, self.used_labels)
 
+    @cached_property
+    def novelty(self) -> Novelty | None:
+        """What ``explain`` compares tests with unless asked otherwise; None where that would be costly."""
+        from whence.attribution.typicality import default_novelty
+
+        return default_novelty(self)
+
     @property
     def like(self) -> Tensor:
         """A tensor (…, d) of the kind that features of tests are to be."""
@@ -221,11 +234,21 @@ class Fitted:
         return self.surrogate
 
     def check_features(self, features: Any, of: str = "") -> Tensor:
-        """Return features (B, d) of tests as scores take them, or raise; ``of`` names their argument."""
-        return check_tests(features, self.like, of)
+        """Return features (B, d) of tests as scores take them, or raise; ``of`` names their argument.
+
+        Those of one test may be (d,), and those of a table go by the names of its columns.
+        """
+        names = None if self.bank is None else self.bank.feature_names
+        rows = as_batch(features, Prepare(columns=names), torch.empty(1, self.like.shape[1]))
+        return check_tests(rows, self.like, of)
+
+    def as_batch(self, x: Any) -> Any:
+        """Return inputs as a batch, one sample as a batch of one."""
+        return (self.members[0].fitted_ if self.members else self).require_model().as_batch(x)
 
     def read(self, x: Any, target: Any) -> Tests:
         """Read inputs by one forward pass each; the target is the predicted output where it is None."""
+        x = self.as_batch(x)
         wanted = None if target is None else self.task.check_target(target, check_batch(x))
         if self.members:
             return self._read_by_members(x, wanted)
@@ -267,5 +290,5 @@ class Fitted:
     def with_data(self, data: TrainingSet, relabelled: bool = False) -> Fitted:
         """Return the same with a training set, which a loaded explainer is without."""
         bound = self.require_model()
-        bound.prepare = data.prepare
+        bound.data = data
         return replace(self, data=data.changed(self.labels) if relabelled else data)

@@ -1,4 +1,4 @@
-"""From what users pass to ``fit`` to the training set that a method learns from, and its record."""
+"""From the arguments of ``fit`` to the training set that a method learns from, and its record."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from whence.data import as_training_set
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, extract
 from whence.features.training import Training, checked
+from whence.model.estimators import is_estimator, of_estimator
 from whence.model.language import of_documents
-from whence.model.modules import check_model, class_names, held_by
+from whence.model.modules import Held, check_model, class_names, held_by
 from whence.tasks import Task, Tokens, as_task
 
 if TYPE_CHECKING:
@@ -54,17 +55,20 @@ def read_training(
     _check_known(method, inspect.signature(check_given).parameters, given)
     names = None if names is None else check_names("class_names", names)
     data = _labelled(data, y)
-    if features is None:
+    held = of_estimator(model, data) if features is None and is_estimator(model) else None
+    if held is not None:
+        model = held.model
+    elif features is None:
         documents = of_documents(model, data, form["tokenizer"])
         if documents is not None:
             model, data = documents
             _check_documents(as_task(form["task"]), form)
-            form = {"task": Tokens, "preprocess": data.prompts, "collate_fn": None, "tokenizer": None}
+            form = {**form, "task": Tokens, "preprocess": data.prompts, "tokenizer": None}
             names = data.prompts.names(model.n_tokens) if names is None else names
         held = held_by(model, data)
-        data = held.data
-        if form["preprocess"] is None and form["collate_fn"] is None:
-            form = {**form, "preprocess": held.preprocess, "collate_fn": held.collate_fn}
+    if held is not None:
+        data, form = held.data, _completed(form, held)
+        names = held.names if names is None else names
     form = {**form, "task": as_task(form["task"])}
     if features is None:
         more = check_given(check_model(model, layer), **given)
@@ -120,7 +124,17 @@ def record(
             "solution": "computed" if surrogate is None else surrogate.solution.note,
         },
         reading=reading,
+        bank=None if surrogate is None else bank,
     )
+
+
+def _completed(form: Mapping[str, Any], held: Held) -> dict[str, Any]:
+    """Return how samples become inputs: as the user says, else as what holds the model knows it."""
+    made = ("preprocess", "collate_fn", "tokenizer")
+    known = {name: getattr(held, name) for name in ("task", "feature_names") if form[name] is None}
+    if all(form[name] is None for name in made):
+        known |= {name: getattr(held, name) for name in made}
+    return {**form, **known}
 
 
 def _layers(method: Attributor) -> Any:

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from whence.core import contents
 from whence.features.folder import BankPlace
+from whence.features.metric import MapFacts
 from whence.model.layers import Layers
 from whence.surrogate.changes import Change
 from whence.svm import CChoice
@@ -40,7 +41,7 @@ class Strict(BaseModel):
 
 
 class Manifest(Strict):
-    """What every method saves beside its arrays."""
+    """What every method saves besides its arrays."""
 
     method: str
     parameters: dict[str, Any]
@@ -70,6 +71,7 @@ class SurrogateManifest(Manifest):
     gap: float
     agreement: Share | None
     constant: Annotated[float, Field(ge=0)]
+    reading: MapFacts
     history: list[Change] = []
     bank: BankPlace | None = None
 

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from whence.attribution.fitted import Fitted
-from whence.attribution.pairs import PairExplainer, Started, strongest
+from whence.attribution.pairs import Against, PairExplainer, Started, leading, strongest
 from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError, UnsupportedError
 from whence.explanation import Contribution, Explanation
 from whence.features import Novelty
 from whence.relevance.xda import Method
+from whence.surrogate.scores import Contrast
 from whence.tasks import Task, Verdict, probabilities
 
 
@@ -33,9 +34,17 @@ class MembersExplainer:
     k : pairs of either sign to show
     method : how relevance goes from features to inputs
     novelty : must be None
+    relative : must be False
     """
 
-    def __init__(self, fitted: Fitted, k: int, method: Method | None, novelty: Novelty | None = None) -> None:
+    def __init__(
+        self,
+        fitted: Fitted,
+        k: int,
+        method: Method | None,
+        novelty: Novelty | None = None,
+        relative: bool = False,
+    ) -> None:
         cannot = [member for member in fitted.members if not member.capabilities.explains]
         if cannot:
             raise UnsupportedError(
@@ -48,11 +57,19 @@ class MembersExplainer:
                 "of them, members_[0].novelty()."
             )
         self.fitted, self.k = fitted, k
-        self._explainers = [PairExplainer(member.fitted_, k, method) for member in fitted.members]
+        self._explainers = [
+            PairExplainer(member.fitted_, k, method, grows=False) for member in fitted.members
+        ]
         self.model = self._explainers[0].model
 
     def __call__(
-        self, number: int, inputs: Any, target: int | None, truth: Any, among: Ints | None = None
+        self,
+        number: int,
+        inputs: Any,
+        target: int | None,
+        truth: Any,
+        among: Ints | None = None,
+        against: Against = None,
     ) -> Explanation:
         """Explain one test sample, a batch of one; ``number`` is its place among the tests.
 
@@ -64,7 +81,7 @@ class MembersExplainer:
         wanted = int(torch.stack(votes).mode(0).values[0])
         scores, scales = np.zeros((len(tests), self.fitted.n_train)), np.ones(len(tests))
         for m, (explainer, test) in enumerate(zip(self._explainers, tests, strict=True)):
-            scored = explainer.scorer.scored(test.features, wanted)
+            scored = explainer.scorer.scored(test.features, Contrast(wanted))
             scores[m, scored.indices] = scored.scores
             scales[m] = np.sqrt(np.sum((scores[m][used] - scores[m].sum() / n) ** 2) / n)
         scores /= np.where(scales > 0, scales, np.inf)[:, None]  # constant scores get weight 0
@@ -77,7 +94,8 @@ class MembersExplainer:
             explainer.explain(test, wanted, truth, chosen)
             for explainer, test in zip(self._explainers, tests, strict=True)
         ]
-        verdict, predicted = self._verdict(tests, wanted, truth)
+        verdict, predicted, ours = self._verdict(tests, wanted, truth)
+        best, second = leading(task, ours)
         by_input = zip(*((why, *why.others) for why in whys), strict=True)
         first, *others = [
             replace(
@@ -85,20 +103,24 @@ class MembersExplainer:
                 verdict=verdict,
                 probability=verdict.probability,
                 predicted=predicted,
+                surrogate_class=best if task.has_classes else wanted,
+                margin=None if second is None else float(ours[best] - ours[second]),
+                runner_up=second,
             )
             for members in by_input
         ]
         return replace(first, others=tuple(others))
 
-    def _verdict(self, tests: Sequence[Started], target: int, truth: Any) -> tuple[Verdict, int]:
-        """Return what the members predict together, by mean probabilities or outputs, and which output."""
+    def _verdict(self, tests: Sequence[Started], target: int, truth: Any) -> tuple[Verdict, int, Doubles]:
+        """Return what the members predict together, which output that is, and their surrogates' mean."""
         task = self.fitted.task
         outputs = together(task, [test.passed.logits for test in tests])
         ours = torch.stack(
             [e.surrogate.logits(t.features).cpu() for e, t in zip(self._explainers, tests, strict=True)]
         )
-        verdict = task.verdict(outputs[0].numpy(), ours.mean(0)[0].numpy(), target, truth)
-        return verdict, int(task.default_target(outputs)[0]) if task.has_classes else target
+        mean: Doubles = ours.mean(0)[0].double().numpy()
+        verdict = task.verdict(outputs[0].numpy(), mean, target, truth)
+        return verdict, int(task.default_target(outputs)[0]) if task.has_classes else target, mean
 
 
 def together(task: Task, outputs: Sequence[Tensor]) -> Tensor:

@@ -17,8 +17,10 @@ from whence.core.contents import Layout
 from whence.data import Corpus, as_training_set
 from whence.errors import InvalidInputError, StoreError, UnsupportedError
 from whence.features.folder import BankPlace
+from whence.features.metric import FeatureMap, saved_metric
 from whence.features.training import Classifier
 from whence.model.bound import BoundModel
+from whence.model.estimators import is_estimator, of_estimator
 from whence.model.heads import Head
 from whence.model.language import as_language_model
 from whence.model.modules import class_names
@@ -68,9 +70,12 @@ def pack_surrogate(attributor: Attributor, fitted: Fitted, *, in_bank: bool = Fa
 
 def _manifest(attributor: Attributor, fitted: Fitted) -> dict[str, Any]:
     """Return what every manifest says: method, parameters, task and model."""
+    parameters = {name: getattr(attributor, name) for name in _parameters(type(attributor))}
+    if "metric" in parameters:
+        parameters["metric"] = saved_metric(parameters["metric"])
     manifest = {
         "method": attributor.name,
-        "parameters": {name: getattr(attributor, name) for name in _parameters(type(attributor))},
+        "parameters": parameters,
         "class_names": fitted.class_names,
         "fingerprint": None if fitted.model is None else fitted.model.fingerprint,
     }
@@ -83,6 +88,14 @@ def _manifest(attributor: Attributor, fitted: Fitted) -> dict[str, Any]:
 def _parameters(method: type[Attributor]) -> list[str]:
     """Name the hyper-parameters that are saved: all but the device, a part of the machine that saved."""
     return [name for name in inspect.signature(method).parameters if name != "device"]
+
+
+def saved_parameters(manifest: Any, arrays: store.Arrays) -> dict[str, Any]:
+    """Return the hyper-parameters of a file; a metric of the user's own is the map that it learned."""
+    parameters = dict(manifest.parameters)
+    if "metric" in parameters and parameters["metric"] is None:
+        parameters["metric"] = FeatureMap.restored(arrays, manifest.reading, arrays["vectors"].shape[1])
+    return parameters
 
 
 def read_manifest(method: type[Attributor], values: dict[str, Any]) -> Any:
@@ -144,7 +157,7 @@ def restore_surrogate(attributor: Attributor, arrays: store.Arrays, manifest: An
     bound, parameters = _bind(attributor, manifest, model), attributor.get_params(deep=False)
     device = parameters["device"]
     device = bound.device if device is None and bound is not None else device
-    surrogate = Surrogate.restored(arrays, manifest, device, parameters.get("normalise", False))
+    surrogate = Surrogate.restored(arrays, manifest, device)
     shape = len(surrogate.coef), surrogate.stored.shape[1]
     if manifest.layers is not None and sum(manifest.layers.widths) != shape[1]:
         raise contents.refused(f"'layers' must have as many features as 'vectors', {shape[1]}")
@@ -202,6 +215,10 @@ def load(
             data, form = Corpus(data, form["tokenizer"]), {**form, "tokenizer": None}
         if isinstance(data, Corpus):
             form = {**form, "preprocess": data.prompts}
+    if is_estimator(model):
+        held = of_estimator(model, data)
+        made = {"preprocess": held.preprocess, "feature_names": held.feature_names}
+        model, data, form = held.model, held.data, {**form, **made}
     attributor = method.restored(arrays, manifest, model)
     if data is not None:
         if model is None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Literal, Protocol
 
+import torch
 from torch import Tensor
 
-from whence.attribution.fitted import Fitted
+from whence.attribution.base import Attributor
+from whence.attribution.explaining import check_against
+from whence.attribution.fitted import Fitted, Tests
 from whence.core.checks import check_flag
 from whence.data import NewSamples, as_new
 from whence.errors import InvalidInputError
+from whence.features.metric import LearnsMap, MetricName
 from whence.surrogate.agreement import Faithfulness
+from whence.surrogate.scores import Contrast
 from whence.surrogate.solving import SolverOptions
 from whence.svm.inputs import check_C
 from whence.svm.solver import check_options
@@ -26,6 +31,14 @@ class SurrogateMethod(Protocol):
     n_threads: int | None
     max_seconds: float | None
     show_progress: bool
+    metric: MetricName | LearnsMap
+
+
+LEARNED = (
+    *Attributor.learned, "lam", "coef", "metric", "support", "vectors", "gap", "constant", "C", "kappa",
+    "C_path", "agreement", "history",
+)  # fmt: skip
+"""What is read of a fit of a method with a surrogate."""
 
 
 def check_solving(method: SurrogateMethod) -> None:
@@ -38,7 +51,7 @@ def check_solving(method: SurrogateMethod) -> None:
     check_options(method.tol, method.max_seconds, method.n_threads, method.seed)
 
 
-def solver_options(method: SurrogateMethod, normalise: bool = False) -> SolverOptions:
+def solver_options(method: SurrogateMethod) -> SolverOptions:
     """Return the hyper-parameters of a method that its solver needs."""
     return SolverOptions(
         bias=method.bias,
@@ -47,13 +60,44 @@ def solver_options(method: SurrogateMethod, normalise: bool = False) -> SolverOp
         n_threads=method.n_threads,
         max_seconds=method.max_seconds,
         show_progress=method.show_progress,
-        normalise=normalise,
+        metric=method.metric,
     )
+
+
+def rivals(fitted: Fitted, tests: Tests, against: Any) -> Tensor | None:
+    """Return the class (B,) over which evidence for the target of each test is scored, or None."""
+    chosen = check_against(fitted, against, len(tests))
+    if against is None:
+        return None
+    if chosen[:1] == ["runner-up"]:
+        others = tests.logits.clone()
+        others.scatter_(1, tests.targets[:, None].to(others.device), -torch.inf)
+        return others.argmax(1).cpu()
+    other = torch.tensor(chosen, dtype=torch.int64)
+    same = (other == tests.targets).nonzero()
+    if len(same):
+        i = int(same[0])
+        name = fitted.task.output_names[int(other[i])]
+        raise InvalidInputError(
+            f"'against' must be another class than the target. Got {name!r} for test {i}."
+        )
+    return other
+
+
+def base_values(fitted: Fitted, tests: Tests, rivals: Tensor | None) -> Tensor:
+    """Return what the relative scores of each test start from, (B,), in float64."""
+    surrogate = fitted.require_surrogate()
+    others = [None] * len(tests) if rivals is None else rivals.tolist()
+    values = [
+        surrogate.base_value(Contrast(target, other, relative=True))
+        for target, other in zip(tests.targets.tolist(), others, strict=True)
+    ]
+    return torch.tensor(values, dtype=torch.float64)
 
 
 def outputs(fitted: Fitted, x: Any, features: Any) -> Tensor:
     """Compute the surrogate's outputs (B, K) for inputs, or for features instead."""
-    return fitted.require_surrogate().logits(_features(fitted, x, features)[0])
+    return fitted.require_surrogate().logits(read_features(fitted, x, features)[0])
 
 
 def decision(fitted: Fitted, x: Any, features: Any) -> Tensor:
@@ -79,7 +123,7 @@ def accuracy(fitted: Fitted, x: Any, y: Any) -> float:
 
 def faithfulness(fitted: Fitted, x: Any, features: Any) -> Faithfulness:
     """Compare the surrogate with the model on inputs, or with the head on features instead."""
-    return fitted.require_surrogate().faithfulness(*_features(fitted, x, features))
+    return fitted.require_surrogate().faithfulness(*read_features(fitted, x, features))
 
 
 def facts(fitted: Fitted) -> dict[str, Any]:
@@ -96,7 +140,7 @@ def facts(fitted: Fitted) -> dict[str, Any]:
     }
 
 
-def _features(fitted: Fitted, x: Any, features: Any) -> tuple[Tensor, Tensor | None]:
+def read_features(fitted: Fitted, x: Any, features: Any) -> tuple[Tensor, Tensor | None]:
     """Return features (B, d) and the model's own outputs, where it was run."""
     if (x is None) == (features is None):
         raise InvalidInputError(

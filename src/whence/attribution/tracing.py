@@ -11,7 +11,6 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from whence.attribution.pairs import strongest
-from whence.attribution.training_features import all_features
 from whence.core.arrays import Array, Doubles, Ints
 from whence.core.checks import check_is, check_places, shown
 from whence.core.progress import bar
@@ -109,7 +108,8 @@ class PassageTracer:
     def explain(self, trace: Trace, token: int) -> Explanation:
         """Explain one token, with relevance maps on what was written and on the passages."""
         end = trace.start + token
-        why: Explanation = self.explainer.explain([trace.ids[:end]], trace.k, int(trace.ids[end]))[0]
+        ids, target = [trace.ids[:end]], int(trace.ids[end])
+        why: Explanation = self.explainer.explain(ids, trace.k, target, relative=False)[0]
         return why
 
     def without(self, trace: Trace, documents: Sequence[int], features: Any) -> Without:
@@ -122,8 +122,7 @@ class PassageTracer:
                 f"'documents' must name some in which a token was learned, and that are not left out "
                 f"already. Got {shown(documents)}."
             )
-        every = all_features(self.explainer.fitted_, features)
-        other = self.explainer.what_if(every, remove=remove.tolist())
+        other = self.explainer.what_if(remove=remove.tolist(), training_features=features).explainer
         target = torch.from_numpy(trace.ids[trace.start :])
         found = self.model.read(self._beginnings(trace.ids, trace.start), len(target)).features
         logits = [each.surrogate_.logits(found).cpu() for each in (self.explainer, other)]

@@ -1,4 +1,4 @@
-"""The features of all training samples, of which an explainer keeps those of the support vectors only."""
+"""The features of all training samples, of which a surrogate keeps those of the support vectors only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from whence.core.arrays import Floats
 from whence.core.checks import to_array
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank, as_float32, extract, taken
-from whence.features.rows import unit_rows
 from whence.surrogate.identity import check_labels, check_training
 from whence.svm.inputs import check_features, squared_norms
 
@@ -23,14 +22,14 @@ def all_features(
 ) -> Floats:
     """Return features (N, d) of all training samples, checked to be those of the fit.
 
-    Taken from ``features`` (N, d), an array or a FeatureBank, from the cache, or computed by the model from
-    its training set. ``cache_dir`` is the fit's own where none is named. ``argument`` is what errors call
-    them.
+    They come from ``features`` (N, d), an array or a FeatureBank; without these from the bank of the fit,
+    and after ``load`` from the cache or from the model and its training set. ``cache_dir`` is the fit's own
+    unless another one is named. ``argument`` is the name in error messages.
     """
     surrogate = fitted.require_surrogate()
     if features is None:
-        features = _extracted(fitted, argument, cache_dir)
-    if isinstance(features, FeatureBank):
+        features = _known(fitted, argument, cache_dir)
+    elif isinstance(features, FeatureBank):
         check_labels(surrogate, features.labels, argument)
         features = features.features
     X = check_features(as_float32(to_array(argument, features)))
@@ -49,26 +48,30 @@ def training_features(
 ) -> Floats:
     """Return features (M, d) of the samples that took part in the fit, otherwise as ``all_features``.
 
-    With ``as_read`` they are at unit length where the surrogate reads them so.
+    With ``as_read`` they are as the surrogate reads them.
     """
     rows = taken(all_features(fitted, features, argument), fitted.used)
-    return unit_rows(rows) if as_read and fitted.require_surrogate().stored.unit else rows
+    return fitted.require_surrogate().metric.rows(rows) if as_read else rows
 
 
-def _extracted(fitted: Fitted, argument: str, cache_dir: str | PathLike[str] | None) -> FeatureBank:
-    """Compute the features again, or raise where there is nothing to compute them with."""
+def _known(fitted: Fitted, argument: str, cache_dir: str | PathLike[str] | None) -> Any:
+    """Return the features of the fit, or compute them again, or raise where neither is possible."""
     bound, data = fitted.model, fitted.data
+    if bound is not None:
+        bound.check_unchanged()
+    if fitted.bank is not None:
+        fitted.bank.verify()
+        return fitted.bank.features
     if bound is None or data is None:
         raise InvalidInputError(
-            f"'{argument}' must be given: all training samples are looked at, and the explainer has "
-            "no model and training set to compute their features with. Pass the features it was fitted "
-            "on, or load it with 'model' and 'data'."
+            f"'{argument}' must be given: all training samples are needed, and a loaded explainer has "
+            "neither their features nor a model and training set to compute them. Pass the features it was "
+            "fitted on, or load it with 'model' and 'data'."
         )
-    bound.check_unchanged()
     reading = {"on_error": "skip" if len(fitted.skipped) else "raise", **fitted.reading}
     if cache_dir is not None:
         reading["cache_dir"] = cache_dir
-    return extract(
+    bank = extract(
         bound.extractor.model,
         data,
         layer=bound.extractor.layer,
@@ -77,3 +80,5 @@ def _extracted(fitted: Fitted, argument: str, cache_dir: str | PathLike[str] | N
         show_progress=fitted.show_progress,
         **reading,
     )
+    check_labels(fitted.require_surrogate(), bank.labels, argument)
+    return bank.features

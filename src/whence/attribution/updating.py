@@ -45,32 +45,45 @@ def update(
     reading = time.perf_counter() - started
     X, labels, n = changed.features, changed.labels, changed.change.added
     lam = csr_array(vstack([before.lam, csr_array((n, before.lam.shape[1]))])) if n else before.lam
-    solution = solver.again(X, labels, lam, before.C, None)._replace(choice=before.C_path)
+    solution = solver.again(X, labels, lam, before.C)._replace(choice=before.C_path)
     unseen = still_unseen(before.unseen, len(before.labels), before.task.known(labels))
     surrogate = _surrogate(before, solution, X, labels, unseen, history=(*before.history, changed.change))
     seconds = {"features": reading, "solution": time.perf_counter() - started - reading}
     origins = {"features": changed.note, "solution": solution.note}
-    return _with(fitted, surrogate, seconds, origins, changed.data)
+    bank = fitted.bank
+    if bank is not None:  # in no cache
+        bank = replace(bank, features=X, labels=labels, data=changed.data, parts={}, checksum="")
+    return replace(_with(fitted, surrogate, seconds, origins, changed.data), bank=bank)
 
 
 def what_if(
     fitted: Fitted,
     solver: SurrogateSolver,
-    features: Any,
+    X: Floats,
     remove: Sequence[int],
-    relabel: Mapping[int, Any] | None,
+    relabel: Mapping[int, Any],
     C: float | None,
 ) -> Fitted:
-    """Re-solve with other samples, labels or C; ``DualDA.what_if`` says what is given."""
+    """Re-solve with other samples, labels or C, from the features (train, d) of the training set."""
     started, before = time.perf_counter(), fitted.require_surrogate()
-    X = check_features(features)
-    labels = changed_labels(before.task, before.labels, len(X), remove, relabel or {})
-    check_training(before, X)
+    labels = changed_labels(before.task, before.labels, len(X), remove, relabel)
     C = before.C if C is None else check_C(C)
-    solution = solver.again(X, labels, before.lam, C, before.constant)
+    solution = solver.again(X, labels, before.lam, C, before.constant, before.metric)
     unseen = before.unseen[before.task.known(labels)[before.unseen]]
     # The sketch is of the training set as it was fitted, whatever is asked about it.
     surrogate = _surrogate(before, solution, X, labels, unseen, history=before.history, sketch=before.sketch)
+    seconds = {"solution": time.perf_counter() - started}
+    return _with(fitted, surrogate, seconds, {"solution": solution.note}, fitted.data)
+
+
+def refit(fitted: Fitted, solver: SurrogateSolver, features: Any, C: float) -> Fitted:
+    """Solve the same samples and labels from the start, with the metric and the options of another solver."""
+    started, before = time.perf_counter(), fitted.require_surrogate()
+    X = check_features(features)
+    check_training(before, X)
+    solution = solver.of_features(X, before.labels, before.head, check_C(C))
+    history, sketch = before.history, before.sketch
+    surrogate = _surrogate(before, solution, X, before.labels, before.unseen, history=history, sketch=sketch)
     seconds = {"solution": time.perf_counter() - started}
     return _with(fitted, surrogate, seconds, {"solution": solution.note}, fitted.data)
 
@@ -79,9 +92,7 @@ def _surrogate(
     before: Surrogate, solution: SurrogateSolution, X: Floats, labels: Array, unseen: Ints, **more: Any
 ) -> Surrogate:
     stored = before.stored
-    return make_surrogate(
-        before.task, solution, X, labels, before.head, stored.like.device, stored.unit, unseen, **more
-    )
+    return make_surrogate(before.task, solution, X, labels, before.head, stored.like.device, unseen, **more)
 
 
 def _with(

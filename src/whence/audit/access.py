@@ -1,4 +1,4 @@
-"""What audits share: what they need of an explainer, features and classes of tests, and their tables."""
+"""Helpers of the audits: checks of explainers, features and classes of tests, and tables."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from whence.surrogate.surrogate import Surrogate
 
 
 def capabilities_of(explainer: Any) -> Capabilities:
-    """Return what an explainer supports: nothing, if it is no attribution method."""
+    """Return the capabilities of an explainer; none if it is not an attribution method."""
     supported: Capabilities = getattr(type(explainer), "capabilities", Capabilities())
     return supported
 
 
 def unsupported(explainer: Any, needed: str) -> UnsupportedError:
-    """Return the error for an explainer that does not support an audit; ``needed`` says which one does."""
+    """Return the error for an explainer that an audit does not support; ``needed`` is what it requires."""
     return UnsupportedError(f"'explainer' must be {needed}. Got {type(explainer).__name__}.")
 
 
@@ -44,26 +44,26 @@ def surrogate_of(explainer: Any) -> Surrogate:
 
 
 def check_no_documents(explainer: Any) -> None:
-    """Raise where samples are places of documents, which have no labels that could be wrong."""
+    """Raise if samples are places of documents, which have no labels of their own."""
     if explainer.task_.of_documents:
         raise UnsupportedError(
-            "'explainer' must have samples with labels of their own to be audited. This one is of a language "
+            "'explainer' must have samples with labels of their own for an audit. Got one of a language "
             "model, whose samples are places of documents. Use trace(prompt) or whence explain --prompt to "
-            "see where an answer comes from, and faithfulness_by_frequency(documents) to see how far to "
-            "trust that."
+            "trace an answer, and faithfulness_by_frequency(documents) to measure how far to trust it."
         )
 
 
 def features_of(explainer: Any, x: Any, features: Any) -> tuple[int, Iterator[tuple[Tensor, Tensor]]]:
     """Return the number of tests, and features (b, d) and outputs (b, K), ``batch_size`` tests at a time.
 
-    ``x`` are inputs as for ``explainer.attribute``, ``features`` (B, d) are read in slices; one is None.
+    Pass ``x``, inputs as for ``explainer.attribute``, or ``features`` (B, d), which are read in slices.
     """
     if (x is None) == (features is None):
-        raise InvalidInputError("Either 'x' or 'features' must be given, and not both.")
+        raise InvalidInputError("Either 'x' or 'features' must be given, not both.")
     size = explainer.batch_size
     if features is None:
         fitted = explainer.fitted_
+        x = fitted.as_batch(x)
         reads = fitted.require_model().reads(x, size)
         return check_batch(x), ((fitted.check_features(one.features, "x"), one.logits) for one in reads)
     rows = to_array("features", features)
@@ -82,8 +82,8 @@ def tests_of(
     Parameters
     ----------
     explainer, x, features : as for ``features_of``
-    target : None for the model's class, one class, or one class per test
-    name : what errors call the target
+    target : None for the predicted class, one class, or one class per test
+    name : name of the target in errors
     """
     (count, batches), task = features_of(explainer, x, features), explainer.task_
     wanted = (
@@ -95,7 +95,7 @@ def tests_of(
 
 
 class Table(ABC):
-    """A list of samples that can be written to a file: a dataclass with the user's own names as ``ids``."""
+    """A list of samples that can be written to a file: a dataclass with the user's own ``ids``."""
 
     ids: tuple[Any, ...] | None
 
@@ -104,27 +104,27 @@ class Table(ABC):
         """Return the list as columns of plain values, one row per sample."""
 
     def _id_column(self) -> Columns:
-        """Return the column of the user's own names, where there are any."""
+        """Return the column of the user's ids, if any."""
         return {} if self.ids is None else {"id": list(self.ids)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything in plain types that JSON takes; ids as they were given."""
+        """Return everything in plain JSON types; ids are unchanged."""
         whole = {name: v for name, v in vars(self).items() if not isinstance(v, np.ndarray) and name != "ids"}
         return {**whole, "columns": dict(self.columns())}
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write a CSV file; several samples stand in one cell, with spaces between.
+        """Write a CSV file; lists of samples are separated by spaces.
 
-        Texts that spreadsheets would take for formulas get a ' before them.
+        Texts that spreadsheets would read as formulas get a leading '.
         """
         to_csv(self.columns(), path)
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
-        """Write a Parquet file, lists as lists; needs pyarrow."""
+        """Write a Parquet file; requires pyarrow."""
         to_parquet(self.columns(), path)
 
     def to_pandas(self) -> Any:
-        """Return the list as a DataFrame of pandas, which must be installed."""
+        """Return a pandas DataFrame; requires pandas."""
         return to_pandas(self.columns())
 
 
@@ -137,17 +137,17 @@ def markdown(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def check_ids(ids: Sequence[Any] | None, n: int) -> None:
-    """Raise unless there is a name for every training sample."""
+    """Raise unless there is an id for every training sample."""
     sized = hasattr(ids, "__len__") and hasattr(ids, "__getitem__")
     fits = ids is None or (not isinstance(ids, str | bytes) and sized and len(ids) == n)
-    check_that(fits, "ids", f"name every training sample, {n} of them", ids)
+    check_that(fits, "ids", f"have one name per training sample, {n} of them", ids)
 
 
 def chosen_ids(ids: Sequence[Any] | None, chosen: Ints) -> tuple[Any, ...] | None:
-    """Return the names of some samples, as plain values."""
+    """Return the ids of some samples, as plain values."""
     if ids is None:
         return None
-    names = list(ids)  # a column of a data frame counts by its own index otherwise
+    names = list(ids)  # a column of a data frame would be indexed by labels
     return tuple(
         name.item() if isinstance(name, np.generic) else name for name in (names[i] for i in chosen.tolist())
     )

@@ -1,4 +1,4 @@
-"""The classes of a training set at a glance, from the dual solution alone."""
+"""Summaries of the classes of a training set, from the dual solution."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _AT_BOUND = 1 - 1e-9
 @displayed()
 @dataclass(frozen=True, eq=False)
 class ClassSummary:
-    """One class.
+    """Summary of one class.
 
     Attributes
     ----------
-    name : of the class
-    n_train : training samples with this label
-    n_support : how many of them are support vectors
-    n_bounded : how many of these are at the bound λ_{i,y_i} = C, because they do not clear their margin
+    name : name of the class
+    n_train : number of training samples with this label
+    n_support : number of support vectors among them
+    n_bounded : number of these at the bound λ_{i,y_i} = C, which do not reach their margin
     bounded : n_bounded / n_support; 0 without support vectors
-    margins : (n_support,) of its support vectors, w_{y_i}·f_i − max_{c≠y_i} w_c·f_i, ascending. All other
-        samples have at least 1; below 0 the surrogate predicts another class
-    proponents : (k,) the samples with the largest global attribution λ_ic; those that tie at the bound are
-        ordered by their shares
+    margins : (n_support,) margins w_{y_i}·f_i − max_{c≠y_i} w_c·f_i of its support vectors, ascending. All
+        other samples have at least 1; below 0 the surrogate predicts another class
+    proponents : (k,) the samples with the largest global attribution λ_ic; ties at the bound are ordered by
+        their shares
     coefficients : (k,) their λ_ic
-    shares : (k,) their parts λ_ic f_i·w_c / ‖w_c‖² of the class's weights. Over all samples, opponents too,
-        these sum to 1
+    shares : (k,) their shares λ_ic f_i·w_c / ‖w_c‖² of the class's weights, which sum to 1 over all samples,
+        including opponents
     """
 
     name: str
@@ -64,11 +64,11 @@ class ClassView:
     C: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything in plain types that JSON takes."""
+        """Return everything in plain JSON types."""
         return dict(plain(self))
 
     def columns(self) -> Columns:
-        """Return the list as columns of plain values, one row per class."""
+        """Return columns of plain values, one row per class."""
         names = ("name", "n_train", "n_support", "bounded")
         return {
             **{name: [getattr(one, name) for one in self.classes] for name in names},
@@ -77,7 +77,7 @@ class ClassView:
         }
 
     def __str__(self) -> str:
-        """Write a table in Markdown."""
+        """Format a table in Markdown."""
         titles = ("class", "samples", "support vectors", "at the bound", "median margin", "proponents")
         rows = zip(*self.columns().values(), strict=True)
         cells = (
@@ -93,14 +93,14 @@ class ClassView:
 
 
 def class_view(explainer: DualDA, k: int = 5) -> ClassView:
-    """Summarise every class: its support vectors, how many are at the bound, and its strongest evidence.
+    """Summarise every class: its support vectors, the share at the bound, and its strongest evidence.
 
     Parameters
     ----------
     explainer
         A fitted DualDA.
     k
-        Proponents to name per class; fewer where there are fewer.
+        Maximum number of proponents per class.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Audits by a whole set of tests: its attribution, the samples that carry it, and what samples are worth."""
+"""Audits by a set of tests: its attribution, a coreset for it, and the values of samples."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from whence.errors import InvalidInputError
 from whence.methods import DualDA, Effects
 from whence.surrogate.effects import Output
 
-_ENTRIES = 1 << 20  # scores held at a time, whatever the number of tests
+_ENTRIES = 1 << 20  # scores in memory at a time
 
 
 @displayed()
 @dataclass(frozen=True, eq=False)
 class GroupAttribution:
-    """What each training sample contributes to a set of tests.
+    """The contribution of each training sample to a set of tests.
 
     Attributes
     ----------
     mean : (train,) mean of τ_c(x, i) over the tests, each for its own target c; **a positive value supports
         the targets**. It sums to the surrogate's mean logit of the targets
     mean_absolute : (train,) mean of |τ_c(x, i)|, which does not cancel between tests
-    n_tests : tests in the set
-    targets : (class,) how many tests were explained for each class
+    n_tests : number of tests in the set
+    targets : (class,) number of tests explained for each class
     """
 
     mean: Doubles
@@ -49,7 +49,7 @@ class GroupAttribution:
     targets: Ints
 
     def top(self, k: int = 10) -> Ints:
-        """Return the k samples with the largest positive mean, strongest first, or as many as there are."""
+        """Return up to k samples with the largest positive mean, strongest first."""
         k = check_count("k", k)
         order = np.argsort(-self.mean, kind="stable")[:k]
         return order[self.mean[order] > 0]
@@ -58,7 +58,7 @@ class GroupAttribution:
 def group_attribution(
     explainer: DualDA, x: Any = None, target: Any = None, *, features: Any = None
 ) -> GroupAttribution:
-    """Attribute a set of tests as a whole, without the (test, train) matrix.
+    """Attribute a set of tests, without the (test, train) matrix.
 
     The mean needs one sum of features per class, because τ is linear in f(x):
     Σ_x τ_c(x, i) = λ_ic f_i·Σ_x f(x). The mean of absolute values is summed over parts of the tests. Memory
@@ -71,7 +71,7 @@ def group_attribution(
     x
         Inputs as for ``explainer.attribute``, or None with ``features``.
     target
-        The class to explain: None (the model's class of each test), one class, or one class per test.
+        The class to explain: None (the predicted class of each test), one class, or one class per test.
     features
         Features (B, d) of the tests; a memory map is read in slices.
 
@@ -95,7 +95,7 @@ def group_attribution(
     n_parts = math.ceil(n / explainer.batch_size)
     show = explainer.show_progress and n_parts >= 4
     for f, classes in bar("Attributing", n_parts, "batches", parts=parts, show=show):
-        np.add.at(sums, classes.numpy(), surrogate.stored.as_read(f).double().cpu().numpy())
+        np.add.at(sums, classes.numpy(), surrogate.stored.transform(f).double().cpu().numpy())
         counts += np.bincount(classes.numpy(), minlength=K)
         for start in range(0, len(f), width):
             rows = slice(start, start + width)
@@ -117,11 +117,11 @@ class Coreset(Table):
 
     Attributes
     ----------
-    indices : (n,) their places in the training set, the most important first
+    indices : (n,) indices in the training set, the most important first
     scores : (n,) mean absolute attribution of each
-    coverage : share of all mean absolute attribution that they carry; 1 where all that matters is kept
+    coverage : their share of the mean absolute attribution of all samples, at most 1
     n_train : size of the training set
-    ids : the user's own names, in the order of ``indices``; None where none were given
+    ids : the user's ids, in the order of ``indices``, or None
     """
 
     indices: Ints
@@ -144,22 +144,22 @@ def coreset(
     features: Any = None,
     ids: Sequence[Any] | None = None,
 ) -> Coreset:
-    """Choose the part of the training set that carries most of a set's attribution.
+    """Choose the part of the training set with most of a test set's attribution.
 
-    Samples are ranked by the mean of |τ_c(x, i)| over the set. Samples that are no support vectors have 0;
-    where ``share`` asks for more than there are others, they follow in the order of the training set.
+    Samples are ranked by the mean of |τ_c(x, i)| over the set. Samples that are not support vectors have 0;
+    if ``share`` needs them, they follow in the order of the training set.
 
-    This shows which samples predictions come from. To train on less, samples drawn at random, as many of
-    every class, did better at shares of 10 to 40 % where that was measured.
+    This shows which samples predictions come from. To train on less data, a random sample with equal class
+    sizes was better in our measurements, at shares of 10 to 40 %.
 
     Parameters
     ----------
     explainer, x, target, features
-        As for ``group_attribution``; the set should look like what the model will be used on.
+        As for ``group_attribution``; the set should resemble the data on which the model will be used.
     share
-        Part of the training set to keep, in (0, 1]; rounded up to whole samples.
+        Share of the training set to keep, in (0, 1]; rounded up to full samples.
     ids
-        The user's own name of every training sample, for the export.
+        One id per training sample, for the export.
     """
     surrogate_of(explainer)
     share = check_share("share", share, whole=True)
@@ -181,17 +181,17 @@ def coreset(
 @displayed("indices", "output", "n_tests", rows="columns")
 @dataclass(frozen=True, eq=False)
 class Values(Table):
-    """Training samples by what they are worth, the most valuable first.
+    """The values of training samples, the most valuable first.
 
     Attributes
     ----------
-    indices : (n,) their places in the training set
-    values : (n,) descending: what the presence of the sample adds to the mean output of the true classes.
-        **Negative where the model would do better without it**
-    labels : (n,) of each
+    indices : (n,) indices in the training set
+    values : (n,) descending: what the sample's presence adds to the mean output of the true classes.
+        **Negative if the model would do better without it**
+    labels : (n,) their labels
     output : "logit", "margin" or "log_prob"
     n_tests : size of the validation set
-    ids : the user's own names, in the order of ``indices``; None where none were given
+    ids : the user's ids, in the order of ``indices``, or None
     """
 
     indices: Ints
@@ -215,10 +215,10 @@ def values(
     features: Any = None,
     ids: Sequence[Any] | None = None,
 ) -> Values:
-    """Value every training sample by a validation set.
+    """Compute the value of every training sample for a validation set.
 
     The value of a sample is the mean of its effects on the explainer's ``output`` for the true class, over
-    the validation set. No (test, train) matrix is made: the outputs' derivatives by W are summed over the
+    the validation set. There is no (test, train) matrix: the outputs' derivatives by W are summed over the
     validation set first, so that any number of tests costs as much as one.
 
     Parameters
@@ -227,14 +227,14 @@ def values(
         A fitted Effects; ``Effects(output="log_prob")`` values samples by the mean log-probability of the
         true class.
     x
-        Inputs of the validation set as for ``explainer.attribute``, or None with ``features``. The model must
-        not have been trained on them.
+        Inputs of the validation set as for ``explainer.attribute``, or None with ``features``. Do not use
+        inputs on which the model was trained.
     y
         Its true classes, one per sample.
     features
         Features (B, d) of the validation set.
     ids
-        The user's own name of every training sample, for the export.
+        One id per training sample, for the export.
 
     Examples
     --------
@@ -248,7 +248,7 @@ def values(
     0
     """
     if not capabilities_of(explainer).effects:
-        raise unsupported(explainer, "a fitted Effects, which predicts what samples change")
+        raise unsupported(explainer, "a fitted Effects")
     check_ids(ids, explainer.n_train_)
     if y is None or to_array("y", y).ndim != 1:
         raise InvalidInputError("'y' must be the true classes of the validation set, one per sample.")

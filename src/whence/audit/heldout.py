@@ -1,4 +1,4 @@
-"""Scores of samples by surrogates that were solved without them: cross-fitting along C, and calibration."""
+"""Held-out scores: surrogates solved without the scored samples, along C, and their calibration."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from whence.model.heads import Head
 from whence.svm import solve_path
 
 KAPPAS = (30.0, 300.0)
-"""C·N·mean‖f‖² of the surrogates: low, so that they are not much more than class means, which a few wrong
-labels hardly move. At 3,000 and above they bend to single samples."""
+"""C·N·mean‖f‖² of the surrogates: low, so that they are close to class means, which a few wrong labels hardly
+change. At 3,000 and above they follow single samples."""
 
 LISTED = 32
-"""Classes per sample that are listed, where more have labels: its own, that of the model, and those that
-surrogates and model score highest together. Others have next to no probability."""
+"""Maximum number of candidate classes per sample: its label, the predicted class, and those with the highest
+scores of surrogates and model. Others have almost no probability."""
 
-_AT_ONCE = 2**21  # scores of all classes, while those to list are chosen
-_TOL = 1e-3  # margins do not move below this gap
-_STEEPEST = 1e3  # for classes that are separated without an error the likelihood has no maximum
+_AT_ONCE = 2**21  # scores in memory while candidates are chosen
+_TOL = 1e-3  # a smaller gap does not change margins
+_STEEPEST = 1e3  # bound of β: the likelihood has no maximum for separable classes
 
 
 @dataclass(frozen=True)
 class Listed:
-    """Of each of N samples the T classes that it may belong to, its label's among them."""
+    """The T candidate classes of each of N samples, including its label."""
 
     seen: Ints
     """The k classes that have labels."""
@@ -43,7 +43,7 @@ class Listed:
 
     @classmethod
     def all_of(cls, labels: Ints) -> Listed:
-        """List all classes that have labels for every sample."""
+        """Make all classes that have labels candidates of every sample."""
         seen, named = np.unique(labels, return_inverse=True)
         return cls(seen, named, np.broadcast_to(np.arange(len(seen)), (len(named), len(seen))))
 
@@ -55,7 +55,7 @@ class Listed:
 
     @cached_property
     def given(self) -> Doubles:
-        """The labels (N, T), as distributions."""
+        """The labels (N, T), one-hot over the candidates."""
         return np.asarray(self.classes == self.labels[:, None], np.float64)
 
     def total(self, values: Doubles) -> Doubles:
@@ -65,12 +65,12 @@ class Listed:
         return np.bincount(self.classes.ravel(), values.ravel(), len(self.seen)).astype(np.float64)
 
     def name(self, columns: Ints) -> Ints:
-        """Return the classes that columns (N,) stand for."""
+        """Return the classes of columns (N,)."""
         return self.seen[self.classes[np.arange(len(columns)), columns]]
 
 
 class Scores(NamedTuple):
-    """Scores of the classes that are listed."""
+    """Scores of the candidate classes."""
 
     listed: Listed
     held_out: list[Doubles]
@@ -80,7 +80,7 @@ class Scores(NamedTuple):
 
 
 def total_norm(features: Floats) -> float:
-    """Σ_i‖f_i‖², by which κ = C·Σ_i‖f_i‖² is C without units; 1 where all features are 0."""
+    """Return Σ_i‖f_i‖², which makes κ = C·Σ_i‖f_i‖² free of units; 1 if all features are 0."""
     return float(np.einsum("ij,ij->", features, features, dtype=np.float64)) or 1.0
 
 
@@ -101,19 +101,19 @@ def held_out_scores(
 ) -> Scores:
     """Score every sample by surrogates that were solved without it.
 
-    The samples are divided into folds, each with its part of every class. For each fold the others are
-    solved along C, each from the solution before, and score the fold: W_{−fold} f_i. C is
-    κ / Σ_i‖f_i‖² · N/n for n samples, so that the loss counts as much as with all N.
+    The samples are divided into stratified folds. For each fold, surrogates on the others are solved along C,
+    each from the previous solution, and score the fold: W_{−fold} f_i. C is κ / Σ_i‖f_i‖² · N/n for n
+    samples, so that the loss has the same weight as with all N.
 
     Parameters
     ----------
     features : (N, d)
     labels : (N,)
     n_classes : K
-    places : of the features, one per layer; each has surrogates of its own
-    head : the model's last layer, whose logits are scores as well, and the features (N, d) that it reads
+    places : columns of the features, one slice per layer; each has its own surrogates
+    head : the model's last layer, whose logits are scores too, and its features (N, d)
     kappas : C·N·mean‖f‖² of each surrogate
-    n_folds : from 2 to N, which leaves out single samples
+    n_folds : from 2 to N (leave-one-out)
     """
     n = len(labels)
     check_that(2 <= n_folds <= n, "n_folds", f"lie between 2 and the number of samples, {n}", n_folds)
@@ -121,7 +121,7 @@ def held_out_scores(
     seen, named = np.unique(labels, return_inverse=True)
     Cs = [(place, [kappa / total_norm(features[:, place]) * n for kappa in kappas]) for place in places]
     options = {"n_classes": n_classes, "bias": bias, "tol": tol, "seed": seed, "n_threads": n_threads}
-    # C grows inside a fold from solution to solution; only the folds are independent of each other.
+    # Solutions in a fold depend on each other along C; only folds are independent.
     score = partial(_score_fold, features, seen, named, fold, Cs, head, options)
     title = "Holding out" if show_progress else None
     width, sources = min(LISTED, len(seen)), len(places) * len(kappas) + (head is not None)
@@ -142,9 +142,9 @@ def _score_fold(
     options: dict[str, Any],
     j: int,
 ) -> tuple[Ints, Doubles]:
-    """Solve along C (which is divided by the rows left) without fold j; list and score its classes.
+    """Solve along C (divided by the remaining rows) without fold j; choose and score its candidates.
 
-    Labels are ``named`` (N,) as places in ``seen``, the classes that have any.
+    Labels are ``named`` (N,), as indices into ``seen``, the classes that have labels.
     """
     rest, rows = np.flatnonzero(fold != j), np.flatnonzero(fold == j)
     sources: list[_Source] = []
@@ -167,7 +167,7 @@ def _score_fold(
 
 
 class _Source(NamedTuple):
-    """A linear classifier: features (N, d), the place of them that it reads, weights and offsets."""
+    """A linear classifier: features (N, d), the columns that it reads, weights and offsets."""
 
     features: Floats
     place: slice
@@ -180,7 +180,7 @@ class _Source(NamedTuple):
 
 
 def _list_block(rows: Ints, labels: Ints, sources: list[_Source], with_head: bool) -> tuple[Ints, Doubles]:
-    """List the classes (n, T) of some samples, and their scores by every source (sources, n, T)."""
+    """Return the candidates (n, T) of some samples, and their scores by every source (sources, n, T)."""
     scores = np.stack([source.score(rows) for source in sources])
     n, k = scores.shape[1:]
     if k <= LISTED:
@@ -195,7 +195,7 @@ def _list_block(rows: Ints, labels: Ints, sources: list[_Source], with_head: boo
 
 
 def folds(labels: Ints, n_folds: int, seed: int) -> Ints:
-    """Divide samples into folds (N,) of equal size, each with its part of every class."""
+    """Divide samples into stratified folds (N,) of equal size."""
     order = np.random.default_rng(seed).permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     fold = np.empty(len(labels), dtype=np.int64)
@@ -204,10 +204,10 @@ def folds(labels: Ints, n_folds: int, seed: int) -> Ints:
 
 
 def calibrate(scores: Floats, listed: Listed) -> Doubles:
-    """Turn scores (N, T) into log-probabilities log softmax(β s_i + b) that fit the labels best.
+    """Calibrate scores (N, T) to log-probabilities log softmax(β s_i + b) that fit the labels best.
 
-    β ≥ 0 and one offset per class maximise the likelihood, which is concave, so there is one best answer: the
-    probabilities of a class sum to the number of its labels. Classes that are not listed have probability 0.
+    β ≥ 0 and one offset per class maximise the likelihood, which is concave, so that the optimum is unique:
+    the probabilities of a class sum to the number of its labels. Other classes have probability 0.
 
     Examples
     --------
@@ -221,7 +221,7 @@ def calibrate(scores: Floats, listed: Listed) -> Doubles:
 
 
 def standard(scores: Floats) -> Doubles:
-    """Return scores (N, T) with a mean of 0 per sample and a variance of 1 over all."""
+    """Standardise scores (N, T) to a mean of 0 per sample and a variance of 1 over all."""
     S = np.array(scores, dtype=np.float64)
     S -= S.mean(axis=1, keepdims=True)
     S /= S.std() or 1.0
@@ -231,16 +231,16 @@ def standard(scores: Floats) -> Doubles:
 def most_likely(
     S: Doubles, listed: Listed, targets: Doubles, start: Doubles | None = None
 ) -> tuple[Doubles, Doubles]:
-    """Find log softmax(β S + b), β ≥ 0, that is most likely for targets (N, T), distributions.
+    """Fit log softmax(β S + b), β ≥ 0, to target distributions (N, T) by maximum likelihood.
 
-    Returns the log-probabilities (N, T), and (β, b), from which a next search may ``start``.
+    Returns the log-probabilities (N, T), and (β, b), the ``start`` of a later search.
     """
     n, k, classes = len(S), len(listed.seen), listed.classes
 
     def loss(parameters: Doubles) -> tuple[float, Doubles]:
         Z = parameters[0] * S + parameters[1:][classes]
         Z -= Z.max(axis=1, keepdims=True)
-        residual = np.exp(Z)  # one exponential per score: they are most of the time
+        residual = np.exp(Z)  # exponentials take most of the time: one per score
         sums = residual.sum(axis=1, keepdims=True)
         value = float(targets.sum(axis=1) @ np.log(sums[:, 0])) - float(np.vdot(targets, Z))
         residual /= sums

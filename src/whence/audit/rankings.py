@@ -1,4 +1,4 @@
-"""What training samples are ranked by when wrong labels are looked for, and where wrong labels go."""
+"""Rankings of training samples for the search for wrong labels, and the estimation of label noise."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ from scipy.special import log_softmax, logsumexp
 
 from whence.audit.heldout import Listed, Scores, calibrate, held_out_scores, most_likely, standard
 from whence.core.arrays import Doubles, Floats, Ints
-from whence.features.rows import unit_rows
 from whence.methods import DualDA
 
 HEAD_SHARE = 2.0
-"""Weight of the model's own probabilities for each part of the labels that it disagrees with, up to 1 in all.
-A model that agrees with every label shows nothing about wrong ones."""
+"""Weight of the model's probabilities per share of labels with which it disagrees, at most 1 in all. A model
+that agrees with every label contains no information on wrong ones."""
 
 Ranked = tuple[Doubles, Ints]
 """Scores (M,), larger being more suspicious, and the classes (M,) that the ranking's classifier predicts."""
 
 
 class Evidence:
-    """What surrogates and model say about the M samples that took part in the fit, computed when asked for.
+    """Scores of surrogates and model for the M samples of the fit, computed on demand.
 
     Parameters
     ----------
     explainer : a fitted DualDA
-    features : (M, d), or None where only the support vectors are known
+    features : (M, d), or None if only the support vectors are known
     """
 
     def __init__(self, explainer: DualDA, features: Floats | None) -> None:
@@ -36,11 +35,11 @@ class Evidence:
 
     @cached_property
     def scores(self) -> Scores:
-        """Those of surrogates solved without the sample, per layer and κ of ``KAPPAS``, and the model's."""
+        """Scores of held-out surrogates, per layer and κ of ``KAPPAS``, and of the model."""
         explainer, layers = self.explainer, self.explainer.layers_
         assert self._features is not None
         return held_out_scores(
-            unit_rows(self._features) if explainer.normalise else self._features,
+            explainer.surrogate_.metric.rows(self._features),
             self.labels,
             explainer.n_classes_,
             bias=explainer.constant_ or False,
@@ -54,9 +53,10 @@ class Evidence:
 
     @cached_property
     def logs(self) -> Doubles:
-        """Log-probabilities (M, T) of the classes that are listed.
+        """Log-probabilities (M, T) of the candidate classes.
 
-        The mean over held-out surrogates and, as far as it disagrees with labels, the model, each calibrated.
+        They are the mean over calibrated held-out surrogates and the calibrated model, which has a weight if
+        it disagrees with labels.
         """
         listed, held_out, head = self.scores
         logs: Doubles = np.mean([calibrate(scores, listed) for scores in held_out], axis=0)
@@ -68,7 +68,7 @@ class Evidence:
 
 
 def odds(evidence: Evidence) -> Ranked:
-    """log Σ_{c≠y} p_c D_cy − log p_y: how much likelier another class is that is taken for the label."""
+    """Rank by log Σ_{c≠y} p_c D_cy − log p_y, the log-odds of another class mislabelled as y."""
     logs, listed = evidence.logs, evidence.scores.listed
     best = listed.name(logs.argmax(axis=1))
     if len(listed.seen) == 1:  # no other class
@@ -80,15 +80,15 @@ def odds(evidence: Evidence) -> Ranked:
 
 
 def confidence(evidence: Evidence) -> Ranked:
-    """−log p_y, as if any class were taken for any other."""
+    """Rank by −log p_y, as if errors were uniform over classes."""
     logs, listed = evidence.logs, evidence.scores.listed
     return -logs[np.arange(len(logs)), listed.label_column], listed.name(logs.argmax(axis=1))
 
 
 def slack(evidence: Evidence) -> Ranked:
-    """ξ_i and the surrogate's class of all samples that took part.
+    """Rank by ξ_i; the class is the surrogate's.
 
-    Support vectors are enough: at the optimum every other sample clears its margin of 1.
+    Only support vectors are computed: at the optimum all other samples reach their margin of 1.
     """
     explainer = evidence.explainer
     losses, classes = np.zeros(explainer.n_train_), explainer.labels_.copy()
@@ -103,7 +103,7 @@ def slack(evidence: Evidence) -> Ranked:
 
 
 def self_influence(evidence: Evidence) -> Ranked:
-    """λ_{i,y_i}‖f_i‖², and the surrogate's class."""
+    """Rank by λ_{i,y_i}‖f_i‖²; the class is the surrogate's."""
     scores = evidence.explainer.self_influence().double().cpu().numpy()
     return scores[evidence.explainer.used_], slack(evidence)[1]
 
@@ -114,28 +114,28 @@ RANKINGS: dict[str, Callable[[Evidence], Ranked]] = {
     "slack": slack,
     "self_influence": self_influence,
 }
-"""Rankings by name: from the evidence to scores and suggested classes."""
+"""Rankings by name: functions from evidence to scores and suggested classes."""
 
-# Which classes are taken for which, estimated from the labels themselves
+# Estimation of label noise from the labels
 
-_RATE = 0.1  # of wrong labels that the search begins with
+_RATE = 0.1  # initial rate of wrong labels
 _SHARPER = 4.0
-"""How much sharper than the labels ask for the search begins. Wrong labels flatten the probabilities that
-fit them best, and from these the search ends where nothing is wrong and everything hard."""
+"""Factor by which the initial scale exceeds the calibrated one. Wrong labels flatten calibrated
+probabilities, and from these the search would end at a solution without wrong labels."""
 
 _STEPS = 50
-_ENOUGH = 1e-3  # change of every rate below which the search ends
-_EVEN = 1.0  # errors per class that are added as if they were spread evenly: no rate is 0
+_ENOUGH = 1e-3  # the search ends below this change of all rates
+_EVEN = 1.0  # uniform pseudo-errors per class, so that no rate is 0
 _GATHERED = 0.2
-"""Concentration above which errors count as gathered in pairs of classes. On the sets that it was chosen on,
-even errors had at most 0.11 and errors in pairs at least 0.34."""
+"""Concentration above which errors count as gathered in pairs of classes. On the data sets of this choice,
+uniform errors had at most 0.11 and errors in pairs at least 0.34."""
 
 _MANY = 2_000
-"""Classes above which errors count as even: kinds of errors are then more than there are errors."""
+"""Number of classes above which errors count as uniform: there are more kinds of errors than errors."""
 
 
 def taken_for(scores: Floats, listed: Listed) -> Doubles:
-    """Return D_cy of the classes (N, T) that are listed and of each sample's label: see ``destinations``."""
+    """Return D_cy for the candidate classes (N, T) and each sample's label; see ``destinations``."""
     k, y = len(listed.seen), listed.labels[:, None]
     if k > _MANY:
         even: Doubles = np.where(listed.classes == y, 0.0, 1 / (k - 1))
@@ -144,21 +144,21 @@ def taken_for(scores: Floats, listed: Listed) -> Doubles:
 
 
 def destinations(scores: Floats, listed: Listed) -> Doubles:
-    """Estimate where wrong labels go: D (k, k), the part D_cy of the errors of class c that has the label y.
+    """Estimate the noise matrix D (k, k): the share D_cy of the errors of class c that have the label y.
 
-    A sample's class is drawn from p = softmax(β s_i + b), and is taken for another at a rate r: for y, at
-    r·D_cy. Expectation and maximisation of Σ_i log((1 − r) p_{i,y_i} + r Σ_c p_ic D_{c,y_i}) finds r, D, β
-    and b. In errors that have no preference D would only follow chance and the classifier's own mistakes,
-    so it is even, 1/(k − 1), unless ``concentration`` says that errors gather.
+    A sample's class is drawn from p = softmax(β s_i + b), and mislabelled at a rate r: as y, at r·D_cy. The
+    EM algorithm maximises Σ_i log((1 − r) p_{i,y_i} + r Σ_c p_ic D_{c,y_i}) over r, D, β and b. If errors
+    have no preference, D would only follow chance and the classifier's mistakes, so it is uniform,
+    1/(k − 1), unless ``concentration`` is high.
 
     Parameters
     ----------
-    scores : (N, T) of a classifier that the labels have not been fitted by; their scale does not matter
-    listed : the classes that they are of, and the labels
+    scores : (N, T) scores of a classifier that was not fitted on these labels; their scale does not matter
+    listed : the candidate classes, and the labels
 
     Returns
     -------
-    (k, k), of the classes that have labels, with 0 on the diagonal; rows sum to 1.
+    (k, k) for the classes that have labels, with 0 on the diagonal; rows sum to 1.
 
     Examples
     --------
@@ -180,9 +180,9 @@ def destinations(scores: Floats, listed: Listed) -> Doubles:
 
 
 def concentration(D: Doubles, errors: Doubles) -> float:
-    """Return how far the errors (K,) of each class gather in one other class: 1 for all, 0 as by chance.
+    """Return how far the errors (K,) of each class concentrate in one other class: 1 for all, 0 for chance.
 
-    Of n even errors over k classes the most frequent kind is a part of about 1/k + √(2 log k / (k n)).
+    Among n uniform errors over k classes the share of the most frequent kind is about 1/k + √(2 log k/(k n)).
 
     Examples
     --------
@@ -200,7 +200,7 @@ def concentration(D: Doubles, errors: Doubles) -> float:
 
 
 def _search(S: Doubles, listed: Listed, even: Doubles) -> tuple[Doubles, Doubles]:
-    """Find D (k, k), and how many errors each class has, (k,)."""
+    """Estimate D (k, k), and the number of errors of each class, (k,)."""
     k, classes, y = len(even), listed.classes, listed.labels[:, None]
     kinds = (classes * k + y).ravel()  # of class c and label y
     parameters = _SHARPER * most_likely(S, listed, listed.given)[1]

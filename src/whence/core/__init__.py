@@ -1,1 +1,1 @@
-"""What every other package uses: checks, text, files, stores, caches, fingerprints, registries."""
+"""Shared basics: checks, text, files, stores, caches, fingerprints, registries."""

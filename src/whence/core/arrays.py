@@ -1,4 +1,4 @@
-"""What arrays are called in types, the same everywhere."""
+"""Type aliases of arrays."""
 
 from __future__ import annotations
 

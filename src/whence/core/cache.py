@@ -1,4 +1,4 @@
-"""The one store of what is costly to make: each entry lies under the fingerprint of all that it depends on.
+"""The cache of costly results: each entry is stored under the fingerprint of all that it depends on.
 
 An entry is a folder, ``kind-digest``, with its files and ``about.json``, which says what they are for and
 whether they are all there. The fingerprint holds the code that makes the entry too, so that other code never
@@ -44,20 +44,20 @@ _NAME = re.compile(r"(?P<kind>.+)-[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing in the cache, as it was when it was listed."""
+    """One entry of the cache, as of its listing."""
 
     kind: str  # such as "bank" (features of a training set) or "solution" (of the solver on a bank)
-    name: str  # of its folder
-    title: str  # what it is for, in words
-    parts: Parts  # the fingerprint it is kept under
-    made: float  # when it was begun, in seconds since 1970
+    name: str  # name of its folder
+    title: str  # description for users
+    parts: Parts  # its fingerprint
+    made: float  # when it was started, in seconds since 1970
     bytes: int  # on disk
     complete: bool = False
     progress: Mapping[str, Any] = field(default_factory=dict)  # how far it is filled
 
 
 class Cache:
-    """Everything that is kept, in one folder, which is made when something is first put there."""
+    """All entries, in one folder, which is made when the first entry is stored."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = check_path("cache_dir", folder)
@@ -77,18 +77,18 @@ class Cache:
         return self.folder
 
     def slot(self, kind: str, parts: Parts) -> Slot:
-        """Return the place of what has this fingerprint, whether or not it is there."""
+        """Return the slot of a fingerprint, whether or not there is an entry."""
         text = json.dumps([FORMAT, kind, sorted(parts.items())])
         path = self.folder / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
         return Slot(self, kind, dict(parts), path)
 
     def entries(self) -> list[Entry]:
-        """List what is there, newest first. Folders that are no entries are left out."""
+        """List the entries, newest first. Other folders are left out."""
         entries = [read_entry(path) for path in self.folder.iterdir()] if os.path.isdir(self.folder) else []
         return sorted((entry for entry in entries if entry is not None), key=lambda entry: -entry.made)
 
     def remove(self, names: list[str]) -> list[Entry]:
-        """Remove entries by name or by the beginning of a name; all or, on a mistake, none."""
+        """Remove entries by name or by the beginning of a name; remove none if a name is wrong."""
         if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
             raise InvalidInputError(f"'names' must be a list of names of entries. Got {shown(names)}.")
         there = {entry.name: entry for entry in self.entries()}
@@ -109,14 +109,14 @@ class Cache:
         return list(chosen.values())
 
     def sweep(self) -> None:
-        """Remove what processes that were killed while removing or writing left behind."""
+        """Remove what killed processes left behind while removing or writing."""
         for scrap in self.folder.glob(".*.tmp") if os.path.isdir(self.folder) else ():
             shutil.rmtree(scrap, ignore_errors=True)
 
 
 @dataclass(frozen=True)
 class Slot:
-    """The place of one entry, whether or not it is there.
+    """The place of one entry, whether or not it exists.
 
     Only ``locked``, ``entry``, ``complete`` and ``why_new`` may be called without the entry's lock.
     """
@@ -128,38 +128,38 @@ class Slot:
 
     @property
     def entry(self) -> Entry | None:
-        """The entry, whole or not, that says it is for this fingerprint; None where there is none."""
+        """The entry with this fingerprint, complete or not; None without one."""
         entry = read_entry(self.path)
         return entry if entry is not None and entry.parts == self.parts else None
 
     @property
     def complete(self) -> bool:
-        """Whether there is a whole entry that says it is for this fingerprint."""
+        """Whether there is a complete entry with this fingerprint."""
         entry = self.entry
         return entry is not None and entry.complete
 
     def begin(self, title: str) -> None:
-        """Make an empty entry that says what it is for."""
+        """Make an empty entry with its description."""
         self.drop()
         self.path.mkdir()
         self._write({"format": FORMAT, "title": title, "made": time.time(), "parts": self.parts})
 
     def note(self, **state: Any) -> None:
-        """Note ``progress``, or that the entry is ``complete``, once what is said of its files is safe."""
+        """Record ``progress``, or that the entry is ``complete``, after its files are safely on disk."""
         about = json.loads((self.path / "about.json").read_text(encoding="utf-8"))
         self._write({**about, **state})
 
     def drop(self) -> None:
-        """Remove the entry at once, even if the process ends in the middle."""
+        """Remove the entry atomically, even if the process ends in the middle."""
         if self.path.exists():
-            # A new name first: whoever has mapped the files keeps them, and no half entry is ever seen.
+            # Rename first: processes that have mapped the files keep them, and nobody sees a partial entry.
             grave = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}.tmp")
             self.path.rename(grave)
             shutil.rmtree(grave, ignore_errors=True)  # another process may be sweeping
 
     @contextmanager
     def filling(self, title: str) -> Iterator[Path]:
-        """Yield the folder of a new entry, which is whole at the end, and gone where something goes wrong."""
+        """Yield the folder of a new entry, which is complete at the end, and removed after an error."""
         try:
             self.begin(title)
             yield self.path
@@ -171,9 +171,9 @@ class Slot:
 
     @contextmanager
     def locked(self, wait: bool = True, say: Say | None = None) -> Iterator[None]:
-        """Keep other processes off the entry; the system lifts the lock when a process dies.
+        """Lock the entry against other processes; the system releases the lock when a process dies.
 
-        Wait for another process to finish, once ``say`` was called, or raise StoreError.
+        Wait for another process to finish, after a call of ``say``, or raise StoreError.
         """
         folder = self.cache.make()
         lock = FileLock(folder / f".{self.path.name}.lock", poll_interval=0.1, fallback_to_soft=False)
@@ -196,13 +196,13 @@ class Slot:
         try:
             yield
         finally:
-            # Before it is released: whoever waits for this file then sees that it has gone and makes its own.
-            with suppress(OSError):  # of Windows, where an open file cannot be removed
+            # Removed before the release: a waiting process then sees that the file is gone and makes its own.
+            with suppress(OSError):  # on Windows, where an open file cannot be removed
                 os.unlink(lock.lock_file)
             lock.release()
 
     def why_new(self) -> str:
-        """Return what differs from the nearest entry of the same kind; empty where there is none."""
+        """Return what differs from the nearest entry of the same kind; empty without one."""
         others = [
             entry
             for entry in self.cache.entries()
@@ -218,13 +218,13 @@ class Slot:
 
 
 def read_entry(path: Path) -> Entry | None:
-    """Read what a folder of a cache says it is; None where it is no entry."""
+    """Read the description of a cache folder; None if it is not an entry."""
     named = _NAME.fullmatch(path.name)
     if named is None:
         return None
     try:
         size, made = sum(file.stat().st_size for file in path.iterdir()), path.stat().st_mtime
-    except OSError:  # no folder, or removed just now
+    except OSError:  # no folder, or removed meanwhile
         return None
     kind = named["kind"]
     try:

@@ -1,4 +1,4 @@
-"""Checks of arguments that all packages share: integers, numbers, words, flags, and arrays of any origin.
+"""Checks of arguments for all packages: integers, numbers, words, flags, and arrays of any origin.
 
 Each returns the value in its plain form or raises ``InvalidInputError``, which names the argument, the rule
 and the value.
@@ -19,11 +19,11 @@ from scipy.sparse import issparse
 
 from whence.errors import InvalidInputError
 
-_LONGEST = 200  # letters of a value that a message quotes
+_LONGEST = 200  # maximum length of a quoted value
 
 
 def check_that(holds: Any, name: str, rule: str, got: Any, fix: str = "") -> None:
-    """Raise unless something holds of an argument; ``rule`` begins with a verb.
+    """Raise unless a condition of an argument holds; ``rule`` starts with a verb.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def check_that(holds: Any, name: str, rule: str, got: Any, fix: str = "") -> Non
 
 
 def check_count(name: str, value: Any, least: int = 1, most: int | None = None, why: str = "") -> int:
-    """Return an integer of at least ``least`` and, where it is given, at most ``most``."""
+    """Return an integer of at least ``least`` and, if given, at most ``most``."""
     if is_integer(value) and value >= least and (most is None or value <= most):
         return int(value)
     limit = f"at least {least}" + ("" if most is None else f" and at most {most:,}")
@@ -44,7 +44,7 @@ def check_count(name: str, value: Any, least: int = 1, most: int | None = None, 
 
 
 def check_seed(value: Any, name: str = "seed") -> int:
-    """Return what random numbers can be seeded with."""
+    """Return a valid random seed."""
     return check_count(name, value, 0, 2**63 - 1)
 
 
@@ -54,7 +54,7 @@ def check_positive(name: str, value: Any, why: str = "") -> float:
 
 
 def check_share(name: str, value: Any, *, whole: bool = False) -> float:
-    """Return a number above 0 and below 1; with ``whole``, 1 is one too."""
+    """Return a number above 0 and below 1; with ``whole``, 1 is allowed."""
     rule = f"a number in (0, 1{']' if whole else ')'}"
     return _number(name, value, lambda x: 0 < x < 1 or (whole and x == 1), rule)
 
@@ -66,7 +66,7 @@ def check_number(name: str, value: Any, least: float = -math.inf) -> float:
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str | None]) -> Any:
-    """Return a parameter that is one of the words it may be."""
+    """Return a parameter that is one of some words."""
     if not (value is None or isinstance(value, str)) or value not in choices:
         words = ", ".join("None" if choice is None else f'"{choice}"' for choice in choices)
         raise InvalidInputError(f"'{name}' must be one of {words}. Got {shown(value)}.")
@@ -74,27 +74,27 @@ def check_choice(name: str, value: Any, choices: Sequence[str | None]) -> Any:
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Return a flag as Python's True or False; numpy has its own."""
+    """Return a flag as a Python bool, also from numpy's."""
     if not isinstance(value, bool | np.bool_):
         raise InvalidInputError(f"'{name}' must be True or False. Got {shown(value)}.")
     return bool(value)
 
 
 def check_is(name: str, value: Any, kind: type, what: str) -> None:
-    """Raise unless a parameter is of a kind; ``what`` says of which, as in "a mapping of names to rules"."""
+    """Raise unless a parameter is of a type; ``what`` describes it, as in "a mapping of names to rules"."""
     if not isinstance(value, kind):
         raise InvalidInputError(f"'{name}' must be {what}. Got {shown(value)}.")
 
 
 def check_callable(name: str, value: Any, what: str) -> Any:
-    """Return a parameter that can be called; ``what`` says for what, as in "a function of a batch"."""
+    """Return a callable parameter; ``what`` describes it, as in "a function of a batch"."""
     if not callable(value):
         raise InvalidInputError(f"'{name}' must be {what}. Got {shown(value)}.")
     return value
 
 
 def check_names(name: str, values: Any, n: int | None = None) -> tuple[str, ...]:
-    """Return the names of classes, each of them once; where ``n`` is given, so many."""
+    """Return unique names of classes; if ``n`` is given, exactly n."""
     plain = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
     names = tuple(values) if plain else ()
     if not names or not all(isinstance(text, str) for text in names):
@@ -118,7 +118,7 @@ def check_path(name: str, value: Any) -> Path:
 
 
 def check_places(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
-    """Return places of samples, a list of integers in [0, n)."""
+    """Return indices of samples, a list of integers in [0, n)."""
     array = to_array(name, values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InvalidInputError(f"'{name}' must be a list of integers in [0, {n}). Got {shown(values)}.")
@@ -142,7 +142,7 @@ def check_shape(name: str, array: Any, shape: tuple[int | None, ...], rule: str 
 
 
 def check_finite(name: str, array: Any) -> None:
-    """Raise unless all values of an array or tensor are finite; the message names the first that is not."""
+    """Raise unless all values of an array or tensor are finite; the message names the first other one."""
     finite = array.isfinite().cpu().numpy() if hasattr(array, "isfinite") else np.isfinite(array)
     if not finite.all():
         place = tuple(np.argwhere(~finite)[0].tolist())
@@ -151,14 +151,14 @@ def check_finite(name: str, array: Any) -> None:
 
 
 def outside(values: npt.NDArray[Any], least: int, end: int) -> int | None:
-    """Return the place of the first value that is not in [least, end), or None."""
+    """Return the position of the first value that is not in [least, end), or None."""
     wrong = (values < least) | (values >= end)
     return int(wrong.argmax()) if wrong.any() else None
 
 
 def to_array(name: str, values: Any) -> npt.NDArray[Any]:
-    """Return a tensor, array or list as a numpy array, which shares its memory where that can be."""
-    if hasattr(values, "detach"):  # a tensor of torch, which this module does without
+    """Return a tensor, array or list as a numpy array, sharing memory if possible."""
+    if hasattr(values, "detach"):  # a torch tensor; this module does not import torch
         values = _of_tensor(name, values)
     elif issparse(values):
         raise InvalidInputError(f"'{name}' must be a dense array. Got a sparse one; pass {name}.toarray().")
@@ -168,7 +168,7 @@ def to_array(name: str, values: Any) -> npt.NDArray[Any]:
         )
     try:
         return np.asarray(values)
-    except Exception as error:  # whatever an object's own __array__ raises
+    except Exception as error:  # any error of an object's __array__
         raise InvalidInputError(
             f"'{name}' must be an array. Got {type(values).__name__}, of which numpy can make none: {error}."
         ) from error
@@ -183,7 +183,7 @@ def real_array(name: str, values: Any) -> npt.NDArray[Any]:
 
 
 def as_int64(name: str, array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return an array of integers as int64, or raise where one does not fit."""
+    """Return an array of integers as int64, or raise if one does not fit."""
     if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
         i = int(array.argmax())
         raise InvalidInputError(f"'{name}' must be below 2⁶³. Got {array.flat[i]} at index {i}.")
@@ -191,7 +191,7 @@ def as_int64(name: str, array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def shown(value: Any) -> str:
-    """Write a value for a message: short ones whole, arrays by type and shape, others by type."""
+    """Format a value for a message: short ones in full, arrays by type and shape, others by type."""
     shape = getattr(value, "shape", None)
     if isinstance(value, np.generic):
         value = value.item()
@@ -199,13 +199,13 @@ def shown(value: Any) -> str:
         return f"{type(value).__name__} of shape {tuple(shape)}"
     try:
         text = repr(value)
-    except Exception:  # an object that cannot even be shown
+    except Exception:  # an object that cannot be printed
         text = f"an object of type {type(value).__name__}"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def check_dense(name: str, tensor: Any) -> None:
-    """Raise unless a tensor of torch has its values in memory, one after the other."""
+    """Raise unless a torch tensor is dense and in memory."""
     faults = {
         "sparse": str(tensor.layout) != "torch.strided",
         "quantised": tensor.is_quantized,
@@ -219,17 +219,17 @@ def check_dense(name: str, tensor: Any) -> None:
 def _of_tensor(name: str, tensor: Any) -> Any:
     check_dense(name, tensor)
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
-    # Of the kinds of numbers that numpy has no name for.
+    # Some dtypes have no counterpart in numpy.
     return tensor.float() if re.search("float8|float4|bfloat16", str(tensor.dtype)) else tensor
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value is an integer of Python or numpy, and no truth value."""
+    """Return whether a value is an integer of Python or numpy, and not a bool."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _number(name: str, value: Any, fits: Callable[[float], bool], rule: str) -> float:
-    """Return a real number that fits as a float; numbers in texts and truth values are none."""
+    """Return a real number that fits as a float; numeric texts and bools are refused."""
     real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     try:
         number = float(value) if real else math.nan
@@ -241,7 +241,7 @@ def _number(name: str, value: Any, fits: Callable[[float], bool], rule: str) -> 
 
 
 def check_parts(name: str, inputs: Any) -> None:
-    """Raise where a part of a batch is sparse, quantised, without values, or masked."""
+    """Raise if a part of a batch is sparse, quantised, without values, or masked."""
     if isinstance(inputs, Mapping):
         inputs = tuple(inputs.values())
     if isinstance(inputs, tuple | list):

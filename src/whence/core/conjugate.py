@@ -1,4 +1,4 @@
-"""Conjugate gradients, of arrays of numpy or tensors of torch."""
+"""Conjugate gradients for numpy arrays or torch tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def conjugate_gradients(
     steps: int,
     of_residual: bool = False,
 ) -> tuple[Any, Any]:
-    """Solve A x = b for one or several b; return x, and whether each is to within ``tol``.
+    """Solve A x = b for one or several b; return x, and which solutions are within ``tol``.
 
     A system that is solved, or of which rounding has left no curvature, stays unchanged while others go on.
 
@@ -43,7 +43,7 @@ def conjugate_gradients(
             break
         image = product(direction)
         curvature = inner(direction, image)
-        # Below what a float can tell from 0, or above what it can hold, no step is left.
+        # Below the smallest positive float, or above the largest, there is no step.
         going = going & (rz > 0.0) & (rz < inf) & (curvature > 0.0) & (curvature < inf)
         if not going.any():
             break

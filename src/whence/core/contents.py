@@ -1,4 +1,4 @@
-"""What a saved file holds, checked before anything computes with it: its checksum can be right for all that.
+"""Validation of the contents of saved files, which can be wrong even with a correct checksum.
 
 Every function raises ``StoreError``, which names the array or the field, the rule and the value.
 """
@@ -18,9 +18,9 @@ from whence.errors import InvalidInputError, StoreError
 Kind = TypeVar("Kind")
 Arrays = Mapping[str, Array]
 Shape = tuple[int | str, ...]
-"""A size that goes by a letter is the same wherever the letter stands."""
+"""Layouts name sizes by letters; a letter is the same size everywhere."""
 Sizes = dict[str, int]
-"""What the letters stand for, as far as known; every check adds the sizes it meets."""
+"""The sizes of the letters, as far as known; every check adds the sizes it finds."""
 Layout = Mapping[str, Shape]
 
 FLOATS = ("float32", "float64")
@@ -29,12 +29,12 @@ _REMEDY = "It was altered, or not written by whence. Save it again."
 
 
 def refused(what: str) -> StoreError:
-    """Make the error about contents."""
+    """Return the error for invalid contents."""
     return StoreError(f"The file does not hold what was saved: {what}. {_REMEDY}")
 
 
 def check_names(arrays: Mapping[str, Any], names: set[str], optional: set[str] | None = None) -> None:
-    """Raise unless the arrays are those with these names, and perhaps some of the optional ones."""
+    """Raise unless the arrays have exactly these names, apart from optional ones."""
     missing, extra = sorted(names - arrays.keys()), sorted(arrays.keys() - names - (optional or set()))
     if missing:
         raise refused(f"the array {missing[0]!r} is missing")
@@ -45,7 +45,7 @@ def check_names(arrays: Mapping[str, Any], names: set[str], optional: set[str] |
 def check_floats(
     arrays: Arrays, layout: Layout, sizes: Sizes, dtypes: Mapping[str, Sequence[str]] | None = None
 ) -> None:
-    """Raise unless arrays are finite, of one of their dtypes, or of float64, and of a layout's shapes."""
+    """Raise unless arrays are finite, have an allowed dtype (or float64), and the shapes of a layout."""
     for name, shape in layout.items():
         array = arrays[name]
         allowed = (dtypes or {}).get(name, ("float64",))
@@ -57,7 +57,7 @@ def check_floats(
 
 
 def check_shape(name: str, array: Array, shape: Shape, sizes: Sizes) -> None:
-    """Raise unless an array has a shape; single numbers lie in files as (1,)."""
+    """Raise unless an array has a shape; scalars are stored as (1,)."""
     shape = shape or (1,)
     fits = array.ndim == len(shape)
     if fits:
@@ -95,11 +95,11 @@ def check_rows(arrays: Arrays, prefix: str, n: int, width: int) -> None:
 
 
 def manifest(kind: type[Kind], values: Any) -> Kind:
-    """Read a manifest, or a dataclass in it, or say which field is wrong."""
+    """Validate a manifest, or a dataclass in it, or name the wrong field."""
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        # As JSON, where a list may stand for a tuple and nothing else for something else.
+        # As JSON, where a list can stand for a tuple, with strict types otherwise.
         return TypeAdapter(kind).validate_json(json.dumps(values, allow_nan=False), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -111,7 +111,7 @@ def manifest(kind: type[Kind], values: Any) -> Kind:
 
 @contextmanager
 def restoring() -> Iterator[None]:
-    """Turn what is wrong with the values of a file into what is wrong with the file."""
+    """Convert errors about the values of a file to errors about the file."""
     try:
         yield
     except (InvalidInputError, TypeError, KeyError, AttributeError) as error:

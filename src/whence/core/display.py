@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ _ROWS = 10  # of a table
 _LONGEST = 40  # letters of a value on a line
 _WHOLE = 240  # and in a table
 _LINE = "border-bottom: 1px solid rgba(128, 128, 128, 0.35)"
+_NUMBER = re.compile(r"[+−]?[\d,.]+(e[+−]?\d+)?|–")
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 _CELL = "padding: 0.15em 0.8em; text-align: left; vertical-align: top; max-width: 40em"
 
@@ -94,6 +96,26 @@ def table(title: str, facts: Facts, rows: Columns | None = None) -> str:
         if n > _ROWS:
             parts.append(f"<small>… {n - _ROWS:,} more</small>")
     return f'<div style="font-size: 0.9em; color: inherit; overflow-x: auto">{"".join(parts)}</div>'
+
+
+def text_table(rows: Columns, most: int = 20) -> str:
+    """Write rows as a table for a terminal, numbers to the right.
+
+    Examples
+    --------
+    >>> print(text_table({"test": [3, 12], "before": ["Coat", "Bag"]}))
+    test  before
+       3  Coat
+      12  Bag
+    """
+    n = max(map(len, rows.values()), default=0)
+    parts = []
+    for name, values in rows.items():
+        cells = [_words(name), *(brief(value, quoted=False) for value in values[:most])]
+        width, numeric = max(map(len, cells)), all(map(_NUMBER.fullmatch, cells[1:]))
+        parts.append([cell.rjust(width) if numeric else cell.ljust(width) for cell in cells])
+    lines = ["  ".join(cells).rstrip() for cells in zip(*parts, strict=True)]
+    return "\n".join([*lines, *([f"… {n - most:,} more rows"] if n > most else [])])
 
 
 def brief(value: Any, *, quoted: bool = True) -> str:
@@ -192,6 +214,19 @@ def _escape(character: str) -> str:
 def number(value: float) -> str:
     """Write a number in four digits, of a large one all before the point."""
     return f"{value:,.0f}".replace("-", "−") if 1e4 <= abs(value) < 1e12 else f"{value:.4g}".replace("-", "−")
+
+
+def decimals(values: Sequence[float]) -> list[str]:
+    """Write numbers of one sum with as many decimals, so that it holds in what is written but for rounding.
+
+    Examples
+    --------
+    >>> decimals([2.534, -0.391, 2.925])
+    ['2.53', '−0.39', '2.92']
+    """
+    largest = max(map(abs, values), default=0.0)
+    n = max(0, 2 - math.floor(math.log10(largest))) if 0 < largest < math.inf else 0
+    return [f"{round(value, n) + 0.0:,.{n}f}".replace("-", "−") for value in values]
 
 
 def in_words(size: float) -> str:

@@ -1,13 +1,14 @@
-"""Files that are written whole or not at all, locks that end with their process, and tables as files."""
+"""Atomic files, locks that end with their process, and tables as files."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -20,7 +21,7 @@ from whence.errors import StoreError
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Return a file to write to, which then takes the place of ``path`` at once and on the disk itself.
+    """Return a file to write to, which then replaces ``path`` atomically and durably.
 
     Where ``path`` is a link, what it points to is replaced. A new file has the mode that the umask gives, one
     that is replaced keeps its own. Whatever goes wrong, what was there before is still there. A device or a
@@ -41,14 +42,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
             if target.exists():
                 os.chmod(scratch, target.stat().st_mode & 0o7777)
-            if sys.platform != "win32":  # before it is closed, which lifts the lock
+            if sys.platform != "win32":  # before it is closed, which releases the lock
                 os.replace(scratch, target)
         if sys.platform == "win32":  # where an open file cannot be moved
             os.replace(scratch, target)
     except OSError as error:
         raise StoreError(
             f"'{path}' cannot be written ({error.strerror or error}). What was there before is unchanged. "
-            "Free some space there, or name another place."
+            "Free some space there, or choose another place."
         ) from error
     finally:
         if scratch is not None:
@@ -57,10 +58,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def lock(handle: int) -> bool:
-    """Lock an open file for this process alone; False when another one has it.
+    """Lock an open file for this process; return False if another process has the lock.
 
     Not filelock's, which locks a second file and leaves it there: here the very file that is
-    written is locked, so that whoever finds it knows whether its writer lives.
+    written is locked, so that other processes can see whether its writer is alive.
     """
     try:
         if sys.platform == "win32":
@@ -77,7 +78,7 @@ def lock(handle: int) -> bool:
 
 
 def is_same(handle: int, path: Path) -> bool:
-    """Whether an open file still has that name: another process may have removed it."""
+    """Return whether an open file still has its name: another process may have removed it."""
     try:
         return os.path.samestat(os.fstat(handle), path.stat())
     except FileNotFoundError:
@@ -85,21 +86,21 @@ def is_same(handle: int, path: Path) -> bool:
 
 
 def _scratch(target: Path) -> tuple[Path, IO[bytes]]:
-    """Open a new file next to its place, locked, so that others can tell that it is in use."""
+    """Open a new, locked file next to its place, so that other processes see that it is in use."""
     while True:
         path = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
         file = open(path, "xb")  # noqa: SIM115
         if sys.platform == "win32":  # whose locks keep this process off as well
             return path, file
-        with suppress(OSError):  # a disk without locks: what is left there is left
+        with suppress(OSError):  # a disk without locks: leftovers stay there
             lock(file.fileno())
         if is_same(file.fileno(), path):
             return path, file
-        file.close()  # swept just before it was locked
+        file.close()  # removed by another process just before it was locked
 
 
 def _sweep(target: Path) -> None:
-    """Remove what processes that were killed while they wrote this file left: nobody holds its lock."""
+    """Remove leftovers of killed writers of this file, whose locks nobody has."""
     if sys.platform == "win32":
         return
     start = f".{target.name}."
@@ -112,11 +113,11 @@ def _sweep(target: Path) -> None:
                 scrap.unlink(missing_ok=True)
 
 
-# Tables as columns of plain values: CSV that any program reads, Parquet, a DataFrame
+# Tables as columns of plain values: CSV, Parquet, DataFrame
 
 
 def to_csv(columns: Columns, path: str | os.PathLike[str]) -> None:
-    """Write a CSV file; several values stand in one cell, with spaces between.
+    """Write a CSV file; lists are separated by spaces.
 
     A text that begins with =, +, -, @, a tab or a carriage return gets a ' before it: spreadsheets would take
     it for a formula, and run it.
@@ -130,16 +131,21 @@ def to_csv(columns: Columns, path: str | os.PathLike[str]) -> None:
         file.write(text.getvalue().encode())
 
 
-def to_parquet(columns: Columns, path: str | os.PathLike[str]) -> None:
-    """Write a Parquet file, lists as lists; needs pyarrow."""
+def to_parquet(
+    columns: Columns, path: str | os.PathLike[str], about: Mapping[str, Any] | None = None
+) -> None:
+    """Write a Parquet file, with metadata of texts and JSON values; requires pyarrow."""
     pyarrow, parquet = require_parquet()
     table = pyarrow.table({name: list(values) for name, values in columns.items()})
+    if about is not None:
+        text = {name: value if isinstance(value, str) else json.dumps(value) for name, value in about.items()}
+        table = table.replace_schema_metadata(text)
     with replacing(check_path("path", path)) as file:
         parquet.write_table(table, file)
 
 
 def to_pandas(columns: Columns) -> Any:
-    """Return a DataFrame; needs pandas."""
+    """Return a pandas DataFrame; requires pandas."""
     with optional_import(
         "A DataFrame needs pandas, which is not installed. Run pip install pandas, or use to_csv."
     ):
@@ -148,7 +154,7 @@ def to_pandas(columns: Columns) -> Any:
 
 
 def require_parquet() -> tuple[Any, Any]:
-    """Return what writes Parquet, or raise where it is not installed."""
+    """Import pyarrow, or raise if it is not installed."""
     with optional_import(
         "Writing Parquet needs pyarrow, which is not installed. Run pip install pyarrow, or use to_csv."
     ):

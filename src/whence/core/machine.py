@@ -1,4 +1,4 @@
-"""What the machine has: memory, disk, and a CPU whose bfloat16 works.
+"""The machine's memory and disk, and whether its CPU supports bfloat16.
 
 Imports nothing but the standard library, so that it can run before torch is imported.
 """
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 BATCH_SIZE = 64
-"""Samples per forward pass by default; the activations of more do not fit a CPU's cache."""
+"""Samples per forward pass by default; more activations do not fit a CPU's cache."""
 
 REMEDY = ("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
-# Products that torch hands to oneDNN, and one in float32 behind them, which fails as well where they failed.
+# Products that torch delegates to oneDNN, followed by one in float32, which also fails on faulty CPUs.
 _PROBE = """
 import torch
 x = torch.ones(64, 64, dtype=torch.bfloat16)
@@ -33,14 +33,14 @@ assert (y @ y == 64).all()
 
 @functools.cache
 def bfloat16_works() -> bool:
-    """Return whether torch multiplies in bfloat16, in a child process: some virtual CPUs crash on it."""
+    """Return whether torch can multiply in bfloat16, in a child process: some virtual CPUs crash on it."""
     quiet = subprocess.DEVNULL
     probe = subprocess.run([sys.executable, "-c", _PROBE], stdout=quiet, stderr=quiet, timeout=300)
     return probe.returncode == 0
 
 
 def free_memory() -> int | None:
-    """Bytes of memory that can be had without swapping; None where the system does not say."""
+    """Return the bytes of memory available without swapping; None if the system does not say."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
@@ -59,16 +59,16 @@ def free_memory() -> int | None:
 
 
 def free_disk(folder: Path) -> int:
-    """Bytes free on the disk of a folder, or of its nearest parent that exists."""
+    """Return the free bytes on the disk of a folder, or of its nearest existing parent."""
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free
 
 
 def thread_pools() -> Any:
-    """Return the ``ThreadpoolController`` of the libraries loaded now.
+    """Return the ``ThreadpoolController`` of the loaded libraries.
 
-    To look for them takes 2 ms, so it is done again only where modules were imported.
+    The search takes 2 ms, so it is repeated only after imports of modules.
     """
     return _thread_pools(len(sys.modules))
 

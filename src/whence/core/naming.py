@@ -1,4 +1,4 @@
-"""Things that a user names as ``module:name``, imported when they are needed."""
+"""Objects that a user names as ``module:name``, imported on demand."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from whence.errors import InvalidInputError, WhenceError
 
 
 def make_named(argument: str, name: str, folder: Path | None = None, **offered: Any) -> Any:
-    """Import ``module:name``, and call it when it is a function, with what it takes of what is offered."""
+    """Import ``module:name``; call it if it is a function, with the offered arguments that it takes."""
     thing = import_named(argument, name)
-    # Only functions are called: a torch model is callable too, and is used unchanged.
+    # Only functions are called: a torch model is callable too, but used unchanged.
     if isinstance(thing, type):
         return thing()
     recipe = isinstance(thing, functools.partial) or inspect.isroutine(thing)
@@ -27,9 +27,9 @@ def make_named(argument: str, name: str, folder: Path | None = None, **offered: 
 
 
 def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package that imports its names when they are first used.
+    """Return ``__getattr__`` and ``__dir__`` of a package that imports its names lazily.
 
-    They are those that the package imports from its modules for type checkers, below ``if TYPE_CHECKING:``.
+    The names are those imported for type checkers, below ``if TYPE_CHECKING:``.
     """
     tree = ast.parse(inspect.getsource(sys.modules[package]))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
@@ -47,7 +47,7 @@ def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[st
 
 @contextmanager
 def optional_import(message: str) -> Iterator[None]:
-    """Raise InvalidInputError with a message where an import inside fails."""
+    """Raise InvalidInputError with a message if an import inside fails."""
     try:
         yield
     except ImportError as error:
@@ -56,7 +56,7 @@ def optional_import(message: str) -> Iterator[None]:
 
 @contextmanager
 def name_errors(what: str) -> Iterator[None]:
-    """Name what was asked in an error of the user's code; errors of whence stay unchanged."""
+    """Add a description to an error of the user's code; errors of whence stay unchanged."""
     try:
         yield
     except WhenceError:
@@ -66,25 +66,25 @@ def name_errors(what: str) -> Iterator[None]:
 
 
 def call_with(function: Any, *given: Any, **offered: Any) -> Any:
-    """Call a function of the user's, with those of the offered arguments that it takes by name."""
+    """Call a user's function with those of the offered arguments that it takes by name."""
     try:
         taken = inspect.signature(function).parameters
-    except ValueError:  # of some functions that are not written in Python
+    except ValueError:  # some functions are not written in Python
         return function(*given)
     return function(*given, **{name: value for name, value in offered.items() if name in taken})
 
 
 def find_origin(name: str) -> str:
-    """Return where ``module:name`` would be imported from, without importing anything."""
+    """Return where ``module:name`` would be imported from, without importing it."""
     top = name.partition(":")[0].partition(".")[0]
-    # By the top package only: to find a module inside it, Python would import it.
+    # By the top package only: Python would import it to find a module inside it.
     spec = PathFinder.find_spec(top, ["", *sys.path]) if top.isidentifier() else None
     place = None if spec is None else spec.origin or next(iter(spec.submodule_search_locations or ()), None)
     return "found nowhere" if place is None else f"from {place}"
 
 
 def import_named(argument: str, name: str) -> Any:
-    """Import ``module:name``, from the working folder too."""
+    """Import ``module:name``, also from the working folder."""
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise InvalidInputError(f"'{argument}' must be given as module:name. Got {name!r}.")
@@ -94,7 +94,7 @@ def import_named(argument: str, name: str) -> Any:
         imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not module.startswith(error.name):
-            raise  # the module is there, and something that it imports is not
+            raise  # the module exists, but one of its imports does not
         raise InvalidInputError(
             f"'{argument}' must name a module that can be imported from here or from the environment. "
             f"Got {name!r} ({error})."

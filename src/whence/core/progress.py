@@ -1,4 +1,4 @@
-"""How far long work is, for those who listen: a page instead of a terminal."""
+"""Progress of long work: bars in a terminal, and listeners such as a page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 Part = TypeVar("Part")
 Listener = Callable[[str, int, int], None]
-"""Takes what is done, how much of it, and of how much, 0 where nobody knows. What it raises ends the work."""
+"""Called with the step, the done units and the total (0 if unknown). An exception stops the work."""
 
 _LAYOUT = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} {unit}, {elapsed} so far, {remaining} left"
 
@@ -29,12 +29,12 @@ def bar(
     initial: int = 0,
     **options: Any,
 ) -> Any:
-    """Make a progress bar of tqdm that says what is done, how long it has taken and how long it will take.
+    """Make a tqdm progress bar with a description, the elapsed time and the remaining time.
 
     ``initial`` of ``total`` units are done already. The bar goes through ``parts``, or is moved by hand where
-    they are None; ``options`` are others of tqdm.
+    they are None; ``options`` are further options of tqdm.
     """
-    from tqdm.auto import tqdm  # which takes a while to import
+    from tqdm.auto import tqdm  # slow to import
 
     layout: dict[str, Any] = {"desc": what, "total": total, "unit": unit, "bar_format": _LAYOUT}
     return tqdm(parts, **layout, disable=not show, initial=initial, **options)
@@ -42,7 +42,7 @@ def bar(
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Return a listener how far work is that is begun inside.
+    """Send the progress of work inside the block to a listener.
 
     Examples
     --------
@@ -60,8 +60,8 @@ def listening(listener: Listener) -> Iterator[None]:
         _LISTENER.reset(token)
 
 
-def tell(what: str, done: int, total: int) -> None:
-    """Report to listeners how far work is."""
+def report(what: str, done: int, total: int) -> None:
+    """Report progress to listeners."""
     listener = _LISTENER.get()
     if listener is not None:
         listener(what, done, total)
@@ -70,7 +70,7 @@ def tell(what: str, done: int, total: int) -> None:
 def watched(
     parts: Iterable[Part], total: int, what: str, show: bool, size: Callable[[Any], int] = len
 ) -> Iterator[Part]:
-    """Yield parts of ``total`` samples with a bar that counts samples by the size of a part."""
+    """Yield parts of ``total`` samples with a progress bar that counts samples by the size of a part."""
     with bar(what, total, "samples", show=show) as shown:
         for part in parts:
             yield part
@@ -79,8 +79,8 @@ def watched(
 
 @contextmanager
 def gap_bar(tol: float, show: bool) -> Iterator[Callable[[float, float], None]]:
-    """Show how many decades of the gap from 1 to ``tol`` are done; yields a callback (seconds, gap)."""
-    from tqdm.auto import tqdm  # which takes a while to import
+    """Show the decades of the gap from 1 to ``tol`` in a progress bar; yield a callback (seconds, gap)."""
+    from tqdm.auto import tqdm  # slow to import
 
     decades = max(-math.log10(tol), 1e-9) if tol > 0 else 16.0
     digits = max(1, round(decades))
@@ -92,7 +92,7 @@ def gap_bar(tol: float, show: bool) -> Iterator[Callable[[float, float], None]]:
             done = decades if gap <= 0 else min(max(-math.log10(gap), shown.n), decades)
             shown.set_postfix_str(f"gap {gap:.1e}", refresh=False)
             shown.update(done - shown.n)
-            tell("Digits of the solution", min(int(done), digits), digits)
+            report("Digits of the solution", min(int(done), digits), digits)
 
-        tell("Digits of the solution", 0, digits)
+        report("Digits of the solution", 0, digits)
         yield move

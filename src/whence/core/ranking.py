@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from whence.core.display import Columns, displayed
+from whence.core.display import Columns, decimals, displayed, text_table
 from whence.core.files import to_pandas, to_parquet
 
 _COLUMNS = 1 << 16
@@ -29,7 +29,7 @@ class Ranked(NamedTuple):
 
 @displayed(rows="columns")
 class TopK(NamedTuple):
-    """The k strongest training samples for and against each test's target class.
+    """The k strongest training samples that support and contradict each test's target class.
 
     Attributes
     ----------
@@ -42,8 +42,13 @@ class TopK(NamedTuple):
     opponents: Ranked
     target: Tensor
 
+    def __str__(self) -> str:
+        """Write the first rows as a table."""
+        columns = self.columns()
+        return text_table({**columns, "score": decimals(columns["score"])})
+
     def columns(self) -> Columns:
-        """Return the list as columns of plain values: a row per test and sample, without the padding."""
+        """Return the list as columns of plain values: one row per test and sample, without the padding."""
         sides = {"proponent": self.proponents, "opponent": self.opponents}
         lists = {side: (each.indices.tolist(), each.scores.tolist()) for side, each in sides.items()}
         parts = [
@@ -57,11 +62,11 @@ class TopK(NamedTuple):
         return {name: [part[place] for part in parts] for place, name in enumerate(names)}
 
     def to_pandas(self) -> Any:
-        """Return a row per test and sample as a DataFrame of pandas, which must be installed."""
+        """Return one row per test and sample as a DataFrame of pandas, which must be installed."""
         return to_pandas(self.columns())
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
-        """Write a row per test and sample to a Parquet file; needs pyarrow."""
+        """Write one row per test and sample to a Parquet file; needs pyarrow."""
         to_parquet(self.columns(), path)
 
 

@@ -1,4 +1,4 @@
-"""Registries: things of one kind by name, those of whence and those of users."""
+"""Registries of named objects, those of whence and those of users."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Things of one kind by name, whatever its case. A user's own is registered, or named as ``module:name``.
+    """Named objects of one kind, with case-insensitive names. Users register theirs, or name ``module:name``.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Registry(Generic[T]):
         _ALL.append(self)
 
     def add(self, thing: T) -> T:
-        """Register a thing under its name, which must be new unless it is defined again in the same place."""
+        """Register an object under its name, which must be new unless the same object is redefined."""
         name = self.name_of(thing)
         if not self.stands_for(thing).__module__.startswith(f"{self._package}."):
             self._load()
@@ -56,22 +56,22 @@ class Registry(Generic[T]):
         return thing
 
     def names(self) -> list[str]:
-        """Return the names of all that is registered, sorted."""
+        """Return all registered names, sorted."""
         self._load()
         return sorted(map(self.name_of, self._things.values()))
 
     def __iter__(self) -> Iterator[T]:
-        """Go through all that is registered, in the order of registration."""
+        """Iterate over all registered objects, in the order of registration."""
         self._load()
         return iter(list(self._things.values()))
 
     def __contains__(self, name: object) -> bool:
-        """Whether something is registered under a name."""
+        """Return whether a name is registered."""
         self._load()
         return isinstance(name, str) and name.casefold() in self._things
 
     def get(self, name: Any, argument: str = "name") -> T:
-        """Return the thing of a name, or the one that ``module:name`` finds, in the working folder too.
+        """Return the object of a name, or of ``module:name``, also from the working folder.
 
         ``argument`` is what the error calls it.
         """
@@ -101,7 +101,7 @@ _ALL: list[Registry[Any]] = []
 
 
 def register(thing: T) -> T:
-    """Add a method, a task, a metric, a relevance rule, a data source, a network or an engine of your own.
+    """Register your own method, task, metric, relevance rule, data source, network or engine.
 
     A class decorator, or a function of an object; the first registry that accepts it takes it.
 
@@ -123,13 +123,13 @@ def register(thing: T) -> T:
 
 
 def import_all(package: str) -> None:
-    """Import every module in a package, so that what they register is found: a file put there is enough."""
+    """Import every module of a package, so that they register themselves: adding a file is enough."""
     for module in walk_packages(import_module(package).__path__, f"{package}."):
         import_module(module.name)
 
 
 def _same(before: Any, thing: Any) -> bool:
-    """Whether a thing is the one before, defined again; of two objects of a class, whether they are equal."""
+    """Return whether an object is a redefinition of another; two instances are compared by equality."""
     return _place(before) == _place(thing) and (hasattr(thing, "__qualname__") or bool(before == thing))
 
 

@@ -31,7 +31,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 def write(path: str | os.PathLike[str], arrays: Arrays, manifest: Mapping[str, Any]) -> None:
-    """Write arrays and a JSON-able manifest to one file, which is either the old one or whole.
+    """Write arrays and a JSON-able manifest to one file, atomically.
 
     The file is written next to its place, flushed to disk and then moved there, so that a crash or a full
     disk, which is a StoreError, leaves what was there before.
@@ -39,20 +39,20 @@ def write(path: str | os.PathLike[str], arrays: Arrays, manifest: Mapping[str, A
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     text = json.dumps(manifest, sort_keys=True, allow_nan=False)
     header = {"format": FORMAT, "checksum": _checksum(arrays, text), "manifest": text}
-    # One entry, since safetensors writes several in any order: equal explainers make equal files.
+    # One entry: safetensors writes several in any order, and equal explainers should make equal files.
     contents = save(dict(arrays), metadata={"whence": json.dumps(header)})
     with replacing(path) as file:
         file.write(contents)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file, which is either the old one or whole."""
+    """Write a text file, atomically."""
     with replacing(path) as file:
         file.write(text.encode())
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """Read what ``write`` wrote, or raise StoreError when it is not exactly that."""
+    """Read the result of ``write``, or raise StoreError."""
     path = check_path("path", path)
     if not os.path.isfile(path):
         raise MissingFileError(f"No saved explainer at {path}.")
@@ -60,7 +60,11 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[Any]], dic
         with safe_open(path, framework="np") as file:
             header = _header(path, file.metadata() or {})
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, TypeError, AttributeError) as error:  # the latter for kinds that numpy has not
+    except (
+        SafetensorError,
+        TypeError,
+        AttributeError,
+    ) as error:  # the last for dtypes without a counterpart in numpy
         raise StoreError(
             f"{path} is truncated, altered, or no saved explainer ({error}). Save it again."
         ) from error
@@ -71,9 +75,9 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, npt.NDArray[Any]], dic
 
 
 def fingerprint(model: nn.Module, layer: str) -> dict[str, str]:
-    """Identify a model by the dtype, shape and bytes of every parameter and buffer, and the layer's name.
+    """Fingerprint a model by the dtype, shape and bytes of all parameters and buffers, and the layer's name.
 
-    Returns one short line per tensor, so that two fingerprints say where they differ.
+    Returns one short line per tensor, to show where two fingerprints differ.
     """
     lines = {"layer": layer}
     for name, tensor in chain(model.named_parameters(), model.named_buffers()):
@@ -84,7 +88,7 @@ def fingerprint(model: nn.Module, layer: str) -> dict[str, str]:
 
 
 def differences(saved: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return what differs between two fingerprints, in words; empty when nothing does."""
+    """Return the differences of two fingerprints in words; empty if there are none."""
     lines = []
     for key in saved.keys() | now.keys():
         name = key.removeprefix("tensor ")
@@ -118,7 +122,7 @@ def _difference(key: str, was: str, now: str) -> str:
 
 
 def _excerpt(text: str, place: int) -> str:
-    """Quote a text, and of a long one what lies around a place."""
+    """Quote a text, and for a long one the part around a position."""
     if len(text) <= 80:
         return repr(text)
     start = max(0, place - 40)
@@ -127,7 +131,7 @@ def _excerpt(text: str, place: int) -> str:
 
 
 def glance(model: nn.Module) -> str:
-    """Cheap sign of a change in a model's parameters and buffers, however they were written: one pass, sums.
+    """Return a fast checksum of a model's parameters and buffers: sums, in one pass.
 
     Sums of 8-byte words by their place modulo a prime: other bits give another sum, and so do the same
     values in another order. It shows this process whether a ``fingerprint`` is worth its time.
@@ -156,7 +160,7 @@ def _header(path: Path, metadata: Mapping[str, str]) -> dict[str, str]:
         version, rest = header["format"], {key: str(header[key]) for key in ("checksum", "manifest")}
     except (KeyError, ValueError, TypeError) as error:
         raise StoreError(
-            f"{path} is no saved explainer, or was altered: its header has no manifest."
+            f"{path} is not a saved explainer, or was altered: its header has no manifest."
         ) from error
     if version != FORMAT:
         raise StoreError(
@@ -167,7 +171,7 @@ def _header(path: Path, metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def _manifest(path: Path, text: str) -> dict[str, Any]:
-    """Read a manifest, or raise where it is none: JSON of finite numbers, by names."""
+    """Parse a manifest, or raise: a JSON object with finite numbers."""
     try:
         values = json.loads(text, parse_constant=_refuse)
         if not isinstance(values, dict):
@@ -182,7 +186,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _checksum(arrays: Arrays, manifest: str) -> str:
-    """SHA-256 of the manifest and of every array's name, dtype, shape and bytes."""
+    """Return the SHA-256 of the manifest and of every array's name, dtype, shape and bytes."""
     digest = hashlib.sha256(f"{FORMAT}\n{manifest}\n".encode("utf-8", "surrogatepass"))
     for name in sorted(arrays):
         array = arrays[name]

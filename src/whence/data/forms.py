@@ -1,4 +1,4 @@
-"""Every form that users have their data in, as one training set in their own sample order."""
+"""Every form of user data as one training set, in the user's sample order."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from whence.core.checks import check_callable, check_count, check_names, check_t
 from whence.core.fingerprint import Digest
 from whence.core.machine import BATCH_SIZE
 from whence.data.corpus import Corpus
-from whence.data.items import Prepare, split
+from whence.data.items import Prepare, is_array, split
 from whence.data.reading import Workers
 from whence.data.sources import as_source
+from whence.data.tables import column_names, is_numeric, is_table, labelled_table
 from whence.data.text import is_tokenizer
 from whence.data.training_set import TrainingSet
 from whence.errors import DataWarning, InvalidInputError, WhenceError, warn
@@ -41,6 +42,7 @@ def as_training_set(
     preprocess: Callable[[Any], Any] | None = None,
     collate_fn: Callable[[list[Any]], Any] | None = None,
     tokenizer: Any = None,
+    feature_names: Sequence[str] | None = None,
 ) -> TrainingSet:
     """Read ``data`` as a training set whose sample i is always the user's sample i.
 
@@ -51,7 +53,8 @@ def as_training_set(
         - an ``IterableDataset`` or another iterable that can be read again, whose samples count in its order;
         - a ``DataLoader`` over one of these, with its batch size and ``collate_fn``. Shuffling and
           ``drop_last`` are left out, so that index i means ``loader.dataset[i]`` and every sample counts;
-        - a tuple ``(X, y)``, X an array, tensor or memory map, a mapping of these, or a list;
+        - a tuple ``(X, y)``, X an array, tensor or memory map, a mapping of these, a list, or a table;
+        - a table with a column of labels, whose name is one of ``label``, ``labels``, ``target`` …;
         - the path of a folder with a subfolder of images per class;
         - a training set, which is returned unchanged.
 
@@ -64,11 +67,15 @@ def as_training_set(
     names
         The model's names of the classes, in order.
     preprocess
-        Makes the model's inputs of a batch of inputs: a tokenizer, an image processor, or any function.
+        Makes the model's inputs of a batch of inputs: an image processor, or any function.
     collate_fn
         Makes a batch of a list of samples, as in a ``DataLoader``.
     tokenizer
-        Of transformers: tokens are shown by it as text. None looks for it in the other two.
+        Of transformers: makes the model's inputs of texts, and shows tokens as text. None looks for the one
+        that ``preprocess`` or ``collate_fn`` uses, to show tokens.
+    feature_names
+        One name per feature of samples that are rows of numbers, for display; None takes the columns of a
+        table.
 
     Warns
     -----
@@ -76,10 +83,18 @@ def as_training_set(
         When the same sample is not the same twice, or model and data name the classes differently.
     """
     if isinstance(data, TrainingSet):
-        if any(option is not None for option in (task, preprocess, collate_fn, tokenizer)):
+        options = {
+            "task": task,
+            "preprocess": preprocess,
+            "collate_fn": collate_fn,
+            "tokenizer": tokenizer,
+            "feature_names": feature_names,
+        }
+        given = [name for name, value in options.items() if value is not None]
+        if given:
             raise InvalidInputError(
-                "'task', 'preprocess', 'collate_fn' and 'tokenizer' must be given where the samples are "
-                "first read. Got one with a TrainingSet, which has its own. Pass them to as_training_set."
+                f"'{given[0]}' must be given where the samples are first read. Got it with a TrainingSet, "
+                "which has its own. Pass it to as_training_set."
             )
         return data
     batch_size = check_count("batch_size", batch_size, 1, MOST)
@@ -88,6 +103,10 @@ def as_training_set(
     for name, function in {"preprocess": preprocess, "collate_fn": collate_fn}.items():
         if function is not None:
             check_callable(name, function, "None or a function of a batch")
+            fix = "Pass it as 'tokenizer'."
+            check_that(
+                not is_tokenizer(function), name, "be a function of a batch, no tokenizer", function, fix
+            )
     check_tokenizer(tokenizer)
     workers = Workers()
     if isinstance(data, DataLoader):
@@ -98,10 +117,26 @@ def as_training_set(
         batch_size = loader.batch_size
     if isinstance(data, Corpus):
         batch_size = max(batch_size, data.length)  # places of one text share a run
-    prepare = Prepare(collate_fn, preprocess, tokenizer)
+    data = labelled_table(data) if is_table(data) else data
+    columns = column_names(data)
+    known = columns if is_numeric(data) else None
+    known = known if feature_names is None else check_names("feature_names", feature_names)
+    prepare = Prepare(collate_fn, preprocess, tokenizer, columns, known)
     samples = TrainingSet.of(data, batch_size, prepare, names, workers, as_task(task))
+    if feature_names is not None and preprocess is None:
+        check_feature_names(known, samples.example)
     _warn_if_random(samples)
     return samples
+
+
+def check_feature_names(names: Sequence[str] | None, example: Any) -> None:
+    """Raise unless there is one name per value of a sample that is a row of numbers."""
+    width = example.shape[1] if is_array(example) and example.ndim == 2 else None
+    if names is not None and len(names) != width:
+        got = f"rows of {width} values" if width else "samples that are not rows of numbers"
+        raise InvalidInputError(
+            f"'feature_names' must be one name per value of a sample. Got {len(names)} for {got}."
+        )
 
 
 def check_tokenizer(tokenizer: Any) -> Any:

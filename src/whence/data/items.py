@@ -1,11 +1,11 @@
-"""Samples as users have them, taken apart into inputs and label and put together into batches."""
+"""Samples in the forms that users have them: split into inputs and label, and stacked into batches."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,16 +17,19 @@ from whence.data.text import find_tokenizer
 from whence.errors import InvalidInputError
 
 WRITTEN = "as written"
-"""Under this name a batch of tokens keeps the texts that they were made of. It is no name of an argument, so
-that no model is given them."""
+"""Under this name a batch of tokens keeps the texts that they were made of. It cannot be the name of an
+argument, so no model gets them."""
 
 LABEL_NAMES = ("label", "labels", "target", "targets", "y", "class")
 
-_REMEDY = "Pass 'preprocess' (a tokenizer, an image processor or a function of a batch), or a 'collate_fn'."
+_REMEDY = (
+    "Pass 'tokenizer' for texts, 'preprocess' (an image processor or a function of a batch) for anything "
+    "else, or a 'collate_fn'."
+)
 
 
 def split(item: Any) -> tuple[Any, Any]:
-    """Take a sample, or a batch, apart into inputs and label.
+    """Split a sample or a batch into inputs and label.
 
     A pair stays unchanged. In a mapping, a dataclass or a named tuple the label goes by one of the names
     label, labels, target, targets, y or class, and the rest is the inputs.
@@ -76,16 +79,25 @@ class Prepare:
     collate_fn : makes a batch of a list of samples, as in a DataLoader; None stacks them
     preprocess : makes the model's inputs of a batch of inputs. It gets tensors where the samples' inputs
         stack, lists where they do not (texts, images), and a dict of these where samples have named parts.
-        A tokenizer or an image processor of transformers is called as it expects.
-    tokenizer : of transformers, by which tokens are shown as text; None looks for it in the other two
+        An image processor of transformers is called as it expects.
+    tokenizer : of transformers. Without ``preprocess`` it makes the model's inputs of texts, padded, and cut
+        to what the model takes; tokens are shown by it as text. None looks for it in the other two
+    columns : of the table that samples are rows of, in order; None where they are from no table
+    feature_names : of the values of the model's inputs, for display; None where they have none
     """
 
     collate_fn: Callable[[list[Any]], Any] | None = None
     preprocess: Callable[[Any], Any] | None = None
     tokenizer: Any = None
+    columns: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
 
     def find_tokenizer(self) -> Any:
-        """Return the tokenizer that tokens are shown by; None where there is none to be found."""
+        """Return the tokenizer that tokens are shown by; None if there is none."""
+        return self._tokenizer
+
+    @cached_property
+    def _tokenizer(self) -> Any:
         return find_tokenizer(self.tokenizer, self.preprocess, self.collate_fn)
 
     def labelled(self, items: list[Any]) -> tuple[Any, Any]:
@@ -101,7 +113,8 @@ class Prepare:
     def unlabelled(self, x: Any) -> Any:
         """Make inputs of new inputs: a batch as the model or ``preprocess`` takes it, or a list of them."""
         if isinstance(x, list):
-            if self.collate_fn is not None:
+            raw = self.tokenizer is not None and _are_texts(x)  # what a collator makes batches of has tokens
+            if self.collate_fn is not None and not raw:
                 x = _several(_result("collate_fn", self.collate_fn, x))
             else:
                 x = gather([without_label(item) for item in x])
@@ -111,19 +124,22 @@ class Prepare:
         return self.inputs(x, "x")
 
     def of_new(self, items: list[Any]) -> Any:
-        """Make inputs of new samples of a data set, with or without labels, which are left aside."""
+        """Make inputs of new samples of a data set, whose labels are dropped."""
         if self.collate_fn is not None:
             return self.inputs(_several(_unlabelled(_result("collate_fn", self.collate_fn, items))), "x")
         return self.inputs(gather([_unlabelled(item) for item in items]), "x")
 
     def inputs(self, batch: Any, name: str = "data") -> Any:
-        """Make the model's inputs of a batch, or raise where they are no tensors."""
+        """Make the model's inputs of a batch, or raise if they are not tensors."""
         texts = None
         if self.preprocess is not None:
             texts = _texts(batch)
             batch = _result("preprocess", partial(_called, self.preprocess), batch)
+        elif self.tokenizer is not None and not _is_tokenized(batch):
+            texts = _texts(batch)
+            batch = _result("tokenizer", partial(_tokenized, self.tokenizer), batch)
         parts = list(batch.values()) if isinstance(batch, Mapping) else [batch]
-        # Beside tensors, texts may stay: the model is not given them. Numbers that do not stack may not.
+        # Texts may stay next to tensors: the model does not get them. Numbers that do not stack may not.
         ragged = any(isinstance(part, list) and part and _numeric(part[0]) for part in parts)
         if ragged or not any(is_array(part) or isinstance(part, tuple) for part in parts):
             raise InvalidInputError(
@@ -183,7 +199,7 @@ def _tensor(value: Any) -> Tensor | None:
 
 
 def _numeric(value: Any) -> bool:
-    """Whether a value is made of numbers all through, as far as its first entries tell."""
+    """Whether a value consists of numbers, judged by its first entries."""
     while isinstance(value, list | tuple) and value:
         value = value[0]
     if isinstance(value, Tensor):
@@ -192,23 +208,40 @@ def _numeric(value: Any) -> bool:
 
 
 def _result(name: str, function: Callable[[Any], Any], batch: Any) -> Any:
-    """Call a user's function; what goes wrong in it names the function and the batch."""
+    """Call a user's function; an error in it names the function and the batch."""
     with name_errors(f"'{name}' must make a batch of {described(batch)}. It"):
         return function(batch)
 
 
 def _called(preprocess: Callable[..., Any], batch: Any) -> Any:
-    """Call a tokenizer or image processor of transformers as it wants; any other function on the batch."""
+    """Call an image processor of transformers as it expects; any other function on the batch."""
     if not hasattr(preprocess, "model_input_names"):
         return preprocess(batch)
-    if hasattr(preprocess, "pad_token"):
-        return preprocess(_only_column(batch, _are_texts), padding=True, truncation=True, return_tensors="pt")
-    images = _only_column(batch, lambda v: not isinstance(v, list) or not isinstance(v[0], str))
+    rule = "be one column of images"
+    images = _only_column(batch, lambda v: not isinstance(v, list) or not isinstance(v[0], str), rule)
     return preprocess(images, return_tensors="pt")
 
 
+def _is_tokenized(batch: Any) -> bool:
+    """Whether a batch has tokens of one length already, or no text to make them of."""
+    if isinstance(batch, Mapping):
+        return is_array(batch["input_ids"]) if "input_ids" in batch else all(map(is_array, batch.values()))
+    return not isinstance(batch, list) or not isinstance(batch[0], str)
+
+
+def _tokenized(tokenizer: Any, batch: Any) -> Any:
+    """Make tokens of texts, padded to one length; pad those that are tokens already."""
+    if isinstance(batch, Mapping) and "input_ids" in batch:
+        known = {name: part for name, part in batch.items() if name in tokenizer.model_input_names}
+        return tokenizer.pad(
+            {name: [list(row) for row in part] for name, part in known.items()}, return_tensors="pt"
+        )
+    texts = _only_column(batch, _are_texts, "have one column of texts for the tokenizer")
+    return tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
+
+
 def _texts(batch: Any) -> list[str] | None:
-    """Return the texts of a batch that has one column of them; None of others."""
+    """Return the texts of a batch with one column of texts, else None."""
     columns = list(batch.values()) if isinstance(batch, Mapping) else [batch]
     texts = [part for part in columns if _are_texts(part)]
     return texts[0] if len(texts) == 1 else None
@@ -218,15 +251,15 @@ def _are_texts(column: Any) -> bool:
     return isinstance(column, list) and all(isinstance(text, str) for text in column)
 
 
-def _only_column(batch: Any, fits: Callable[[Any], bool]) -> Any:
-    """Return the batch itself, or of named columns the one that fits."""
+def _only_column(batch: Any, fits: Callable[[Any], bool], rule: str) -> Any:
+    """Return the batch itself, or of named columns the one that fits, or raise."""
     if not isinstance(batch, Mapping):
         return batch
     columns = [value for value in batch.values() if fits(value)]
     if len(columns) != 1:
         raise InvalidInputError(
-            f"'preprocess' must have one column to read. Got {described(batch)}. "
-            "Pass a function of the batch, such as lambda b: tokenizer(b['text'], return_tensors='pt')."
+            f"'data' must {rule}. Got {described(batch)}. Keep one such column, or pass as 'preprocess' a "
+            "function of the batch, such as lambda b: tokenizer(b['title'], b['text'], return_tensors='pt')."
         )
     return columns[0]
 

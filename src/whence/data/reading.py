@@ -1,4 +1,4 @@
-"""Samples put together into batches, here or in processes: one that cannot be read holds up no other."""
+"""Read samples in batches, here or in worker processes; one that cannot be read does not stop the others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Collate = Callable[[list[Any], list[int]], tuple[Any, Array]]
 @displayed()
 @dataclass(frozen=True)
 class Batch:
-    """Some samples.
+    """A batch of samples.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Workers:
 
 @dataclass(frozen=True)
 class _Failure:
-    """Stands for what could not be read; an exception would end the reading of all other samples."""
+    """A sample that could not be read; an exception would stop the reading of all other samples."""
 
     message: str
     cause: BaseException | None = None

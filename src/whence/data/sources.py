@@ -1,4 +1,4 @@
-"""Where samples lie: in columns, a dataset, a stream, folders. Each gives them by index, unchanged."""
+"""Sources of samples: columns, a dataset, a stream, folders. Each returns samples by index, unchanged."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ from whence.core.arrays import Array
 from whence.core.checks import check_parts, shown, to_array
 from whence.core.naming import optional_import
 from whence.data.items import LABEL_NAMES
+from whence.data.tables import column_values, is_table, labelled_table, table_inputs
 from whence.errors import InvalidInputError
 
 SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
 
 
 def as_source(data: Any) -> Any:
-    """Return what has a length and samples by index, or raise where data have neither."""
+    """Return data as a source with a length and samples by index, or raise."""
     if isinstance(data, TensorDataset) and len(data.tensors) == 2:
         data = data.tensors
+    if is_table(data):
+        data = labelled_table(data)
     pair = isinstance(data, tuple) and len(data) == 2
     if pair:
         data = _column(data[0]), _column(data[1])
@@ -36,11 +39,10 @@ def as_source(data: Any) -> Any:
 
 
 def _column(values: Any) -> Any:
-    """Return a column or a table of pandas, or of its like, as an array of numbers or a list."""
-    if not hasattr(values, "to_numpy"):
-        return values
-    array = values.to_numpy()
-    return array if array.dtype.kind in "biuf" else array.tolist()
+    """Return a table of pandas or its like as arrays, a column as an array of numbers or a list."""
+    if is_table(values):
+        return table_inputs(values)
+    return column_values(values) if hasattr(values, "to_numpy") else values
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Joined:
-    """Sets of samples one after the other, as one."""
+    """Several sets of samples, concatenated."""
 
     parts: tuple[Any, ...]
 
@@ -92,7 +94,7 @@ class Joined:
 
 
 class Stream:
-    """An iterable read by index: onwards as it goes, back by beginning again."""
+    """An iterable read by index: forwards in its order, backwards by starting again."""
 
     def __init__(self, data: Any) -> None:
         if isinstance(data, Mapping) or not isinstance(data, Iterable) or isinstance(data, Iterator):
@@ -168,7 +170,7 @@ class ImageFolder(Dataset[Any]):
             with Image.open(path) as image:
                 return image.convert("RGB"), self.labels[index]
         except (OSError, SyntaxError, ValueError) as error:  # Pillow's words for a broken file
-            raise OSError(f"'{path}' is no image that can be read ({error})") from error
+            raise OSError(f"'{path}' cannot be read as an image ({error})") from error
 
 
 def _images(folder: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Text and tokens: the tokenizer inside of what makes a model's inputs, and prompts as inputs."""
+"""Text and tokens: the tokenizer that a function uses, and prompts as model inputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WIDE = 500  # things that are looked at
 
 
 def is_tokenizer(thing: Any) -> bool:
-    """Whether a thing is a tokenizer of transformers, by what is asked of one here."""
+    """Whether a thing is a tokenizer of transformers, judged by the methods used here."""
     return not isinstance(thing, type) and callable(getattr(thing, "convert_ids_to_tokens", None))
 
 
@@ -48,7 +48,7 @@ def find_tokenizer(*things: Any) -> Any:
 
 
 def _inside(thing: Any) -> Iterator[Any]:
-    """Return what a thing is made of, as far as a tokenizer may be in it."""
+    """Return the parts of a thing that may hold a tokenizer."""
     if isinstance(thing, functools.partial):
         yield from (thing.func, *thing.args, *thing.keywords.values())
     elif isinstance(thing, types.MethodType):

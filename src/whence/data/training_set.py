@@ -1,4 +1,4 @@
-"""The one training set: samples by index, batches, labels and fingerprint, whatever the samples lie in."""
+"""The training set: samples by index, batches, labels and fingerprint, for every source of samples."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from whence.core.machine import BATCH_SIZE
 from whence.core.naming import name_errors
 from whence.core.progress import bar
 from whence.data.corpus import Corpus
+from whence.data.inputs import first_sample
 from whence.data.items import LABEL_NAMES, Prepare, as_fields, is_array, split
 from whence.data.reading import Batch, OnError, Reader, Workers
 from whence.data.sources import Columns, ImageFolder, Joined, Stream, as_source, data_names, listed_labels
@@ -43,7 +44,7 @@ class Mark(NamedTuple):
 @displayed("__len__", "kind", "class_names", "batch_size")
 @dataclass(frozen=True, eq=False)
 class TrainingSet(Dataset[Any]):
-    """Samples in the user's own order, read when they are asked for. Nothing is copied.
+    """Samples in the user's order, read on request. Nothing is copied.
 
     It is a map-style ``Dataset`` of the samples as the user has them, and it gives batches as the model takes
     them. ``subset``, ``relabelled``, ``marked`` and ``changed`` give others that read from the same source.
@@ -97,17 +98,17 @@ class TrainingSet(Dataset[Any]):
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """One per class, for display; None where nobody names them."""
+        """One name per class, for display; None without names."""
         return self.task.names
 
     @property
     def kind(self) -> str:
-        """What the samples lie in, in a word."""
+        """The kind of source."""
         return type(self.source).__name__
 
     @property
     def is_stream(self) -> bool:
-        """Whether reading a sample takes reading those before it."""
+        """Whether reading a sample requires reading those before it."""
         return isinstance(self.source, Stream)
 
     @property
@@ -211,12 +212,12 @@ class TrainingSet(Dataset[Any]):
 
         Samples whose label is blank are left out; all keep their places.
         """
-        parts = tuple(part for each in (self, *added) for part in each.parts)
+        parts = tuple(part for samples in (self, *added) for part in samples.parts)
         return replace(self, source=Joined(parts), places=None, labels=labels, marks=())
 
     @property
     def parts(self) -> tuple[Self, ...]:
-        """The sets that it was put together from by ``changed``; else the set itself."""
+        """The sets that ``changed`` combined, else the set itself."""
         joined = isinstance(self.source, Joined) and self.places is None and not self.marks
         return self.source.parts if joined else (self,)
 
@@ -227,6 +228,11 @@ class TrainingSet(Dataset[Any]):
         sources = [part.source for part in parts if isinstance(part.source, Corpus)]
         whole = self.places is None and not self.marks and len(sources) == len(self.parts)
         return Corpus.joined(sources) if whole else None
+
+    @cached_property
+    def example(self) -> Any:
+        """The inputs of the first sample as a batch of one before ``preprocess``; None of a corpus."""
+        return None if self.corpus is not None else first_sample(self, self.prepare)
 
     def marked(self, mark: Mark) -> Self:
         """Return the set with a change of samples' inputs, after those that it has."""
@@ -255,7 +261,7 @@ class TrainingSet(Dataset[Any]):
         if known is not None and all(np.array_equal(batch.labels, known[batch.indices]) for batch in chosen):
             word = "all" if len(chosen) == n else "some"
             return {**_labels_print(known), "data items": f"{word} {_digest(*chosen)}", **code}
-        # Only reading every sample tells its label; then its contents cost little more.
+        # Labels are known only after reading every sample; then its contents cost little more.
         labels, digest = self.task.blank(n), Digest()
         for batch in self.batches():
             labels[batch.indices] = batch.labels
@@ -288,7 +294,10 @@ class TrainingSet(Dataset[Any]):
     def _anatomy(self) -> dict[str, str]:
         """Describe the source and the functions that its samples go through."""
         lines: dict[str, str] = {}
-        prepared = {"collate_fn": self.prepare.collate_fn, "preprocess": self.prepare.preprocess}
+        prepare = self.prepare
+        prepared = {"collate_fn": prepare.collate_fn, "preprocess": prepare.preprocess}
+        if prepare.preprocess is None and not self._sliced:
+            prepared["tokenizer"] = prepare.tokenizer
         functions = {**prepared, **{f"mark {i}": mark.change for i, mark in enumerate(self.marks)}}
         for name, function in functions.items():
             if function is not None:

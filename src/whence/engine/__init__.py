@@ -1,4 +1,4 @@
-"""Where independent pieces of work run: here, in processes, or by Ray; a run gives the same bits on each."""
+"""Engines for independent pieces of work: local, processes, Ray; with the same bits on each."""
 
 from whence.engine.base import (
     ENGINES,

@@ -1,4 +1,4 @@
-"""Engines: the interface, the one that runs work in this process, and the functions that give them work."""
+"""Engines: the interface, the local engine, and the functions that run work on an engine."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from whence.core.registry import Registry
 from whence.errors import InvalidInputError, WhenceError, WorkerError
 
 Piece = Callable[[Any], Any]
-"""A function of one item, which must depend on nothing else: a seed is part of the item."""
+"""A function of one item that depends on nothing else: a seed is part of the item."""
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """How a piece of work ended."""
+    """The result of a piece of work."""
 
-    place: int  # of its item among all
-    value: Any = None  # what the function returned
-    error: BaseException | None = None  # why it failed; ``WorkerError`` where its process ended
-    details: str | None = None  # the traceback of that
+    place: int  # index of its item
+    value: Any = None  # return value of the function
+    error: BaseException | None = None  # why it failed; ``WorkerError`` if its process ended
+    details: str | None = None  # the traceback
 
 
 @contextmanager
 def limited(n: int | None) -> Iterator[None]:
-    """Let torch and the libraries of linear algebra use ``n`` threads; None leaves their number unchanged.
+    """Limit torch and linear algebra libraries to ``n`` threads; None leaves their number unchanged.
 
     The last bits of a result can depend on it.
     """
@@ -45,7 +45,7 @@ def limited(n: int | None) -> Iterator[None]:
         yield
         return
     n = check_count("n", n)
-    torch: Any = sys.modules.get("torch")  # without torch there are no threads of torch
+    torch: Any = sys.modules.get("torch")  # without torch there are no torch threads
     before = torch.get_num_threads() if torch else 0
     try:
         with thread_pools().limit(limits=n):
@@ -58,7 +58,7 @@ def limited(n: int | None) -> Iterator[None]:
 
 
 def attempt(function: Piece, place: int, item: Any) -> Outcome:
-    """Run one piece here; an error is an outcome."""
+    """Run one piece in this process; an error is an outcome."""
     try:
         return Outcome(place, function(item))
     except Exception as error:
@@ -66,7 +66,7 @@ def attempt(function: Piece, place: int, item: Any) -> Outcome:
 
 
 class Group:
-    """Objects that stay where an engine runs, one per item, until nobody holds this one."""
+    """Objects where an engine runs, one per item, which live as long as this group."""
 
     def __init__(self, members: list[Any]) -> None:
         self._members = members
@@ -90,29 +90,29 @@ class Group:
 
 
 class Engine(ABC):
-    """Runs a function on items, each independent of the others. Subclass and register it to add one."""
+    """Runs a function on independent items. Subclass and register it to add an engine."""
 
     name: ClassVar[str]
 
     @abstractmethod
     def run(self, function: Piece, items: list[Any], threads: int | None) -> Generator[Outcome]:
-        """Call the function once per item and return the outcomes as they end, in any order.
+        """Call the function once per item and yield the outcomes as they end, in any order.
 
         An error of a piece is an outcome too. ``threads`` are those inside a piece; None leaves their number
         unchanged.
         """
 
     def shards(self, on_disk: bool) -> int:
-        """Into how many shards training samples are divided to be solved or scored; 1 divides nothing.
+        """Return the number of shards of training samples for solving and scoring; 1 means no division.
 
         ``on_disk`` is whether their features lie in a memory map, since they would fill the memory here.
         """
         return 1
 
     def group(self, make: Callable[[Any], Any], items: list[Any], threads: int | None = None) -> Group:
-        """Make an object of every item where the engine runs, by default here, for calls to come.
+        """Make one object per item where the engine runs, by default in this process, for later calls.
 
-        ``threads`` are those inside a call; None leaves their number unchanged.
+        ``threads`` are those of a call; None leaves their number unchanged.
         """
         return Group([make(item) for item in items])
 
@@ -128,12 +128,12 @@ ENGINES: Registry[type[Engine]] = Registry(
 
 @ENGINES.add
 class Local(Engine):
-    """Runs pieces here, in order."""
+    """Runs pieces in this process, in order."""
 
     name = "local"
 
     def run(self, function: Piece, items: list[Any], threads: int | None) -> Generator[Outcome]:
-        """Return every item's outcome in order."""
+        """Yield every item's outcome in order."""
         for place, item in enumerate(items):
             with limited(threads):
                 outcome = attempt(function, place, item)
@@ -149,16 +149,16 @@ def names() -> list[str]:
 
 
 def find(engine: str | Engine | None) -> Engine:
-    """Return the engine of a name, an engine itself, or for None the default.
+    """Return the engine of a name, an engine itself, or the default for None.
 
-    After the name and a colon comes what the engine takes: ``"processes:4"`` is ``Processes(4)``.
+    The name may be followed by a colon and arguments: ``"processes:4"`` is ``Processes(4)``.
     """
     if engine is None:
         engine = _DEFAULT.get()
     if isinstance(engine, Engine):
         return engine
     check_is("engine", engine, str, "an engine or the name of one")
-    length = 1 if engine.partition(":")[0] in ENGINES else 2  # of module:name
+    length = 1 if engine.partition(":")[0] in ENGINES else 2  # module:name has two parts
     parts = engine.split(":", length)
     kind = ENGINES.get(":".join(parts[:length]), "engine")
     try:
@@ -177,7 +177,7 @@ def current() -> Engine:
 
 @contextmanager
 def using(engine: str | Engine | None) -> Iterator[None]:
-    """Make an engine the default for all work that is begun inside; None changes nothing.
+    """Make an engine the default for all work inside the block; None changes nothing.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def run(
     *,
     threads: int | None = None,
 ) -> Generator[Outcome]:
-    """Run a function on items and return the outcomes as they end, each with its place.
+    """Run a function on items and yield the outcomes as they end, each with its index.
 
     The bits of a result are the same on every engine: a piece depends on its item alone and has the same
     number of threads everywhere. So it is not the engine that chooses their number; an engine may choose how
@@ -237,7 +237,7 @@ def results(
     title: str | None = None,
     unit: str = "pieces",
 ) -> list[Any]:
-    """Run a function on items and return its results in their order; raise the first error, and end the rest.
+    """Run a function on items and return its results in order; raise the first error, and end the rest.
 
     The parameters are those of ``run``, and ``title`` and ``unit`` of the progress bar; without a title there
     is none.
@@ -255,12 +255,12 @@ def results(
         progress.bar(title or "", len(listed), unit, show=title is not None) as bar,
     ):
         if title is not None:
-            progress.tell(title, 0, len(listed))
+            progress.report(title, 0, len(listed))
         for value in values:
             done.append(value)
             bar.update()
             if title is not None:
-                progress.tell(title, len(done), len(listed))
+                progress.report(title, len(done), len(listed))
     return done
 
 
@@ -271,7 +271,7 @@ def ordered(
     *,
     threads: int | None = None,
 ) -> Generator[Any]:
-    """Return one by one what ``results`` returns, with the parameters of ``run``."""
+    """Yield the results of ``results`` one by one, with the parameters of ``run``."""
     listed = _listed(items)
     waiting: dict[int, Any] = {}
     due = 0
@@ -291,7 +291,7 @@ def _listed(items: Any) -> list[Any]:
 
 
 def _error_of(outcome: Outcome, items: list[Any]) -> BaseException:
-    """Return a piece's error with its item and, where it comes from elsewhere, what was called there."""
+    """Return a piece's error with its item and, for other processes, their traceback."""
     error = outcome.error
     assert error is not None
     which = f"piece {outcome.place} of {len(items)}, {shown(items[outcome.place])}"
@@ -303,17 +303,17 @@ def _error_of(outcome: Outcome, items: list[Any]) -> BaseException:
     return error
 
 
-# What goes between this process and others: pieces of work, their outcomes, and the warnings they made.
+# Messages between processes: pieces of work, their outcomes, and their warnings.
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a process needs to be like this one."""
+    """The settings that a process needs to behave like this one."""
 
-    threads: int | None  # of a piece
-    with_torch: bool  # whether torch is imported, without which ``threads`` does not reach it
-    path: tuple[str, ...]  # where modules are looked for
-    folder: str  # where relative paths begin
+    threads: int | None  # threads of a piece
+    with_torch: bool  # whether torch is imported; ``threads`` has no effect on a later import
+    path: tuple[str, ...]  # sys.path
+    folder: str  # working folder
 
     @classmethod
     def here(cls, threads: int | None) -> Self:
@@ -321,7 +321,7 @@ class Surroundings:
         return cls(threads, "torch" in sys.modules, tuple(sys.path), os.getcwd())
 
     def import_torch(self) -> None:
-        """Have torch where it is there: a piece that imports it later would have other threads than here."""
+        """Import torch if this process has it: a later import would have another number of threads."""
         if self.with_torch:
             import_module("torch")
 
@@ -332,7 +332,7 @@ def sendable(name: str, value: Any) -> bytes:
 
     try:
         return dumps(value)  # type: ignore[no-any-return]
-    except Exception as error:  # whatever an object's own __reduce__ raises
+    except Exception as error:  # any error of an object's __reduce__
         raise unsendable(name, error) from error
 
 
@@ -356,14 +356,14 @@ def answer(piece: Piece, item: Any) -> bytes:
         if outcome.error is not None:
             pickle.loads(dumps(outcome.error))
         return dumps((outcome, warned))  # type: ignore[no-any-return]
-    except Exception as error:  # a value that cannot be sent, or an error that cannot be made again
+    except Exception as error:  # a value or an error that cannot be pickled
         why = outcome.error or error
         line = WhenceError(f"{type(why).__name__}: {why}")
         return pickle.dumps((Outcome(0, error=line, details=outcome.details), warned))
 
 
 def answered(answer: bytes, place: int) -> Outcome:
-    """Read an answer, and warn here of what the piece was warned of.
+    """Read an answer, and repeat the piece's warnings here.
 
     A warning that is made an error is the piece's error.
     """

@@ -1,4 +1,4 @@
-"""The engine that runs pieces in processes of this machine: one that dies takes no other with it."""
+"""The engine for processes of this machine; a process that dies does not affect the others."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ class Processes(Engine, AbstractContextManager["Processes"]):
     def __init__(self, n: int | None = None) -> None:
         self.n = n if n is None else check_count("n", n)
         self._crew = _Crew()
-        # When this object is gone; at the latest at Python's end, which else would wait for the processes.
+        # When this object is deleted, or at Python's exit, which would otherwise wait for the processes.
         Finalize(self, self._crew.end, exitpriority=0)
 
     def run(self, function: Piece, items: list[Any], threads: int | None) -> Generator[Outcome]:
-        """Return every item's outcome as it ends."""
+        """Yield every item's outcome as it ends."""
         from joblib import cpu_count
 
         crew, at_work = self._crew, dict[Connection, tuple[_Worker, int]]()
@@ -69,7 +69,7 @@ class Processes(Engine, AbstractContextManager["Processes"]):
         left = deque(range(len(items)))
 
         def give(worker: _Worker | None = None) -> None:
-            """Send the next piece to a process that did one, or to another; if none is left, let it wait."""
+            """Send the next piece to a used process, or to another; if no piece is left, let it wait."""
             if left:
                 place = left.popleft()
                 item = sendable("items", items[place])
@@ -82,7 +82,7 @@ class Processes(Engine, AbstractContextManager["Processes"]):
                 crew.free(worker)
 
         try:
-            # All begin before the first is sent what may be large, which it must be there to read.
+            # All start before the first gets a large message, which they must be running to read.
             crew.idle += [crew.begin() for _ in range(n - len(crew.idle))]
             for _ in range(n):
                 give()
@@ -106,11 +106,11 @@ class Processes(Engine, AbstractContextManager["Processes"]):
                 crew.dismiss(worker)
 
     def __exit__(self, *error: object) -> None:
-        """End the processes; another run would begin new ones."""
+        """End the processes; another run would start new ones."""
         self._crew.end()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what makes a copy, which has processes of its own."""
+        """Return the state of a copy, which has its own processes."""
         return type(self), (self.n,)
 
 
@@ -134,13 +134,13 @@ class _Worker:
         theirs.close()
 
     def send(self, *messages: bytes) -> None:
-        with suppress(OSError):  # it has died, which is found out when its outcome is waited for
+        with suppress(OSError):  # it has died, which shows when its outcome is requested
             for message in messages:
                 self.connection.send_bytes(message)
 
 
 class _Crew:
-    """The processes of an engine: all, and those that wait for a run to take them."""
+    """The processes of an engine: all, and those that are free."""
 
     def __init__(self) -> None:
         self.everyone: set[_Worker] = set()
@@ -152,8 +152,8 @@ class _Crew:
         return worker
 
     def take(self) -> _Worker:
-        """Return one that waits, or begin another."""
-        with suppress(IndexError):  # of pop, which no two threads can get the same from
+        """Return a free process, or start another."""
+        with suppress(IndexError):  # pop is atomic between threads
             while True:
                 worker = self.idle.pop()
                 if worker.process.is_alive():
@@ -162,7 +162,7 @@ class _Crew:
         return self.begin()
 
     def free(self, worker: _Worker) -> None:
-        """Let one wait for another run; an empty message ends this one."""
+        """Keep a process for another run; an empty message ended this one."""
         worker.send(b"")
         self.idle.append(worker)
 
@@ -183,15 +183,15 @@ def _lost(code: int | None) -> WorkerError:
 
 
 def _work(connection: Connection) -> None:
-    """Run in a process: do run after run, until nobody is left to ask for more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that began this one ends it
+    """Main loop of a process: do one run after another, until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends this one
     with suppress(EOFError, OSError):
         while True:
             _serve(connection)
 
 
 def _serve(connection: Connection) -> None:
-    """Do the pieces of one run, until an empty message ends it; then its function is let go."""
+    """Do the pieces of one run, until an empty message ends it; then free its function."""
     there: Surroundings = pickle.loads(connection.recv_bytes())
     sys.path[:] = there.path
     os.chdir(there.folder)

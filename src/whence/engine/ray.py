@@ -1,4 +1,4 @@
-"""The engine that runs pieces on the machines of a Ray cluster, or on this one by Ray."""
+"""The engine for the machines of a Ray cluster, or for this one by Ray."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from whence.engine.base import (
 from whence.errors import InvalidInputError, LostError, WorkerError
 
 RETRIES = 3
-"""Of a piece whose worker or node was lost: one that ends its worker every time is given up."""
+"""Retries of a piece whose worker or node was lost; a piece that always ends its worker is given up."""
 
-_AHEAD = 2  # pieces that are given out per worker, so that none waits for this process
-_FUNCTIONS = 2  # that stay in the object store and in workers for another run
+_AHEAD = 2  # pieces submitted per worker, so that none waits for this process
+_FUNCTIONS = 2  # functions that stay in the object store and in workers for another run
 
 
 @ENGINES.add
@@ -85,7 +85,7 @@ class Ray(Engine):
         self._sent: list[tuple[Piece, Any]] = []
 
     def run(self, function: Piece, items: list[Any], threads: int | None) -> Generator[Outcome]:
-        """Return every item's outcome as it ends."""
+        """Yield every item's outcome as it ends."""
         if not items:
             return
         ray = self._connected()
@@ -108,18 +108,18 @@ class Ray(Engine):
                 ray.cancel(left, force=True)
 
     def shards(self, on_disk: bool) -> int:
-        """One per worker where features do not fit into the memory here, or as many as were asked for."""
+        """Return one shard per worker if features do not fit into memory here, or the requested number."""
         if self.n_shards is not None:
             return self.n_shards
         return self._workers(1)[0] if on_disk else 1
 
     def group(self, make: Callable[[Any], Any], items: list[Any], threads: int | None = None) -> Group:
-        """Make every object in a worker of its own."""
+        """Make every object in its own worker."""
         self._connected()
         return _Actors(self._ray, make, [self._put("items", item) for item in items], threads)
 
     def _held(self, function: Piece) -> Any:
-        """Put a function into the object store, unless it is one of the last few that were given."""
+        """Put a function into the object store, unless it is one of the last few."""
         for known, reference in self._sent:
             if known is function:
                 return reference
@@ -134,10 +134,12 @@ class Ray(Engine):
             raise unsendable(name, error) from error
 
     def _workers(self, threads: int | None) -> tuple[int, int]:
-        """How many pieces run at a time, and how many CPUs each asks for."""
+        """Return how many pieces run at a time, and how many CPUs each requests."""
         nodes = [node["Resources"] for node in self._connected().nodes() if node["Alive"]]
         cores = [int(node.get("CPU", 0)) for node in nodes]
-        cpus = min(threads or 1, max(cores, default=1) or 1)  # more than a node has would never begin
+        cpus = min(
+            threads or 1, max(cores, default=1) or 1
+        )  # a request for more than a node has would never start
         at_a_time = sum(n // cpus for n in cores)
         if self.gpus:
             gpus = sum(node.get("GPU", 0.0) for node in nodes)
@@ -149,7 +151,7 @@ class Ray(Engine):
         return max(1, at_a_time), cpus
 
     def _connected(self) -> Any:
-        """Return Ray, connected."""
+        """Connect to Ray and return it."""
         ray = self._ray
         if not ray.is_initialized():
             options: dict[str, Any] = {"log_to_driver": False, "address": self.address}
@@ -163,7 +165,7 @@ class Ray(Engine):
                     f"'address' must be that of a Ray cluster, or None to begin Ray on this machine. Got "
                     f"{self.address!r}: {error}"
                 ) from error
-            self._sent = []  # what another Ray held is gone
+            self._sent = []  # references to another Ray are lost
             Finalize(self, ray.shutdown, exitpriority=0)
         return ray
 
@@ -174,12 +176,12 @@ class _Actors(Group):
     def __init__(self, ray: Any, make: Callable[[Any], Any], items: list[Any], threads: int | None) -> None:
         self._ray, self._items = ray, items
         self._made_by, self._there = ray.put(make), Surroundings.here(threads)
-        # They wait most of the time, and would keep tasks from running if they held on to CPUs.
+        # Without CPUs of their own: they wait most of the time, and would block tasks.
         self._kind = ray.remote(num_cpus=0, scheduling_strategy="SPREAD")(_Member)
         super().__init__([self._begin(item) for item in items])
 
     def call(self, method: str, *shared: Any, each: Sequence[Any] | None = None) -> list[Any]:
-        """Call every object; those whose worker is lost are begun again, and named."""
+        """Call every object; objects of lost workers are remade, and named in the error."""
         everyone = [self._ray.put(value) for value in shared]
         calls = [
             member.call.remote(method, *first, *everyone)
@@ -213,7 +215,7 @@ class _Member:
         self._object: Any = None
 
     def call(self, method: str, *arguments: Any) -> bytes:
-        """Call its method, which makes the object at first: errors of either are answers."""
+        """Call its method, after making the object in the first call: errors of either are answers."""
         return answer(self._called, (method, arguments))
 
     def _called(self, asked: tuple[str, tuple[Any, ...]]) -> Any:
@@ -238,7 +240,7 @@ def _function(there: Surroundings, reference: Any) -> Piece:
 
 
 def _work(there: Surroundings, held: list[Any], sent: bytes) -> bytes:
-    """Run in a worker: do a piece."""
+    """Run a piece in a worker."""
 
     def piece(sent: bytes) -> Any:
         function = _function(there, held[0])
@@ -249,7 +251,7 @@ def _work(there: Surroundings, held: list[Any], sent: bytes) -> bytes:
 
 
 def _move_to(there: Surroundings) -> None:
-    """Look for modules and files where the program does, besides where this worker has its own."""
+    """Search modules and files where the program does, in addition to the worker's own places."""
     sys.path[:] = dict.fromkeys([*there.path, *sys.path])
     with suppress(OSError):
         os.chdir(there.folder)
@@ -259,7 +261,7 @@ def _move_to(there: Surroundings) -> None:
 def _outcome(ray: Any, reference: Any, place: int) -> Outcome:
     try:
         return answered(ray.get(reference), place)
-    except ray.exceptions.RayTaskError as error:  # what answers cannot catch
+    except ray.exceptions.RayTaskError as error:  # raised outside of the piece
         return Outcome(place, error=WorkerError(f"its worker failed: {error}"))
     except ray.exceptions.RayError as error:
         first = str(error).strip().partition("\n")[0]
@@ -268,7 +270,7 @@ def _outcome(ray: Any, reference: Any, place: int) -> Outcome:
 
 @contextmanager
 def _for_this_machine(address: str | None) -> Iterator[None]:
-    """Let a Ray of our own listen to this machine alone, and report its use to nobody.
+    """Restrict a Ray of our own to this machine, without usage reports.
 
     Ray reads the first when it is imported; only a Ray that was imported before listens to the network, which
     it does with a token that others lack.

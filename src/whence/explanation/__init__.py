@@ -1,15 +1,17 @@
 """What one prediction comes from, as data, as a figure and as a page."""
 
 from whence.explanation.concepts import ConceptExplanation, ConceptPart
-from whence.explanation.evidence import Contribution, EffectOf, Neighbour, Typicality
+from whence.explanation.evidence import Check, Contribution, EffectOf, Neighbour, Summary, Typicality
 from whence.explanation.record import Explanation, Explanations
 from whence.explanation.trace import Band, Bands, Changed, Passage, ScoredDocument, Token, Trace, Without
+from whence.explanation.tree import TreeNode
 from whence.pages.samples import Picture, Sample
 
 __all__ = [
     "Band",
     "Bands",
     "Changed",
+    "Check",
     "ConceptExplanation",
     "ConceptPart",
     "Contribution",
@@ -21,8 +23,10 @@ __all__ = [
     "Picture",
     "Sample",
     "ScoredDocument",
+    "Summary",
     "Token",
     "Trace",
+    "TreeNode",
     "Typicality",
     "Without",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import cache
 from os import PathLike
@@ -13,10 +14,11 @@ from whence.core import store
 from whence.core.checks import check_path
 from whence.core.display import counted
 from whence.explanation.concepts import ConceptExplanation
-from whence.explanation.evidence import Contribution, Typicality, facts
+from whence.explanation.evidence import Check, Contribution, Typicality, facts
 from whence.explanation.record import COMPUTED, Explanation
 from whence.explanation.trace import LOW, Passage, ScoredDocument, Trace
-from whence.explanation.wording import MADE_OF
+from whence.explanation.tree import TreeNode
+from whence.explanation.wording import MADE_OF, Words, made_of
 from whence.pages.pictures import Pictures, as_small_view, as_view, map_view, plain
 from whence.pages.render import Look, read, render
 from whence.pages.style import ends, marks, one_line, percent
@@ -26,20 +28,35 @@ _SHOWN = ("about", "words", "full", "verdict", "n_members", "waterfall", "sparsi
 
 
 def write_explanations(explanations: Sequence[Explanation], path: str | PathLike[str] | None) -> str:
-    """Render the page of explanations, and write it where a path is given."""
-    words = explanations[0].words if explanations else MADE_OF["class"]
+    """Render the page of explanations; return it, or write it and return its path."""
     html = render(
         "page.html",
         [__package__],
         Look(style()),
         explanations=explanations,
-        words=words,
+        words=shared_words(explanations),
         pictures=Pictures(),
         pictured=any(one.sample.image is not None for why in explanations for one in why.inputs.values()),
     )
-    if path is not None:
-        store.write_text(check_path("path", path), html)
-    return html
+    return _written(html, path)
+
+
+def _written(html: str, path: str | PathLike[str] | None) -> str:
+    """Write a page and return its path; without a path return the page."""
+    if path is None:
+        return html
+    store.write_text(check_path("path", path), html)
+    return os.fspath(path)
+
+
+def shared_words(explanations: Sequence[Explanation]) -> Words:
+    """Return the words of a page; they name two classes only where all explanations compare these."""
+    if not explanations:
+        return MADE_OF["class"]
+    first = explanations[0]
+    if first.against is None or all(why.words == first.words for why in explanations):
+        return first.words
+    return made_of(first.label_kind, first.relative, ("the target class", "the other class"))
 
 
 @cache
@@ -53,7 +70,8 @@ def style() -> str:
 
 def explanation_data(why: Explanation) -> dict[str, Any]:
     """Return what the explorer's page reads of an explanation."""
-    summary = {"claim": why.summary.claim, "reasons": plain(why.summary.reasons)}
+    claim, checks = why.summary
+    summary = {"claim": claim, "checks": [check_data(check) for check in checks]}
     apart = ("members", "others", "typicality", "class_names", "input")
     return {
         **{name: value for name, value in facts(why).items() if name not in apart},
@@ -64,12 +82,27 @@ def explanation_data(why: Explanation) -> dict[str, Any]:
         "sample": as_view(why.sample),
         "logit_map": map_view(why.sample, why.logit_map),
         "pairs": [_pair_data(why, pair) for pair in why.pairs],
+        "tree": None if why.tree is None else _tree_data(why.tree, why.effect is not None),
+    }
+
+
+def _tree_data(tree: TreeNode, effects: bool) -> dict[str, Any]:
+    """Return the strongest parts of a tree, with what they are in words."""
+    return {**_node_data(tree.outline()), "words": tree.describe(effects)}
+
+
+def _node_data(node: TreeNode) -> dict[str, Any]:
+    return {
+        **facts(node),
+        "sample": None if node.sample is None else as_small_view(node.sample),
+        "parts": [_node_data(part) for part in node.children],
     }
 
 
 def _pair_data(why: Explanation, pair: Contribution) -> dict[str, Any]:
     return {
         **facts(pair),
+        "alike_words": pair.alike_words,
         "label": plain(pair.label),
         "sample": as_view(pair.sample),
         "test_map": map_view(why.sample, pair.test_map),
@@ -78,10 +111,19 @@ def _pair_data(why: Explanation, pair: Contribution) -> dict[str, Any]:
 
 
 def typicality_data(typicality: Typicality) -> dict[str, Any]:
-    """Return what the explorer's page reads of how typical a test is."""
+    """Return what the explorer's page reads of whether a test resembles the training set."""
     neighbours = [{**facts(near), "sample": as_small_view(near.sample)} for near in typicality.neighbours]
-    words = {name: plain(getattr(typicality, name)) for name in ("heading", "detail", "reason")}
+    words = {
+        "heading": typicality.heading,
+        "detail": typicality.detail,
+        "check": check_data(typicality.check),
+    }
     return {**facts(typicality), **words, "neighbours": neighbours}
+
+
+def check_data(check: Check) -> dict[str, Any]:
+    """Return what the explorer's page reads of a check."""
+    return {**check._asdict(), "mark": check.mark}
 
 
 def concepts_data(why: ConceptExplanation) -> dict[str, Any]:
@@ -107,11 +149,8 @@ def concepts_data(why: ConceptExplanation) -> dict[str, Any]:
 
 
 def write_trace(trace: Trace, path: str | PathLike[str] | None) -> str:
-    """Render the page, and write it where a path is given."""
-    html = render("trace.html", [__package__], look(trace), **shown(trace))
-    if path is not None:
-        store.write_text(check_path("path", path), html)
-    return html
+    """Render the page; return it, or write it and return its path."""
+    return _written(render("trace.html", [__package__], look(trace), **shown(trace)), path)
 
 
 def look(trace: Trace | None, *, asks: bool = False) -> Look:
@@ -137,7 +176,7 @@ def shown(trace: Trace) -> dict[str, Any]:
 
 
 def sentences(trace: Trace) -> list[str]:
-    """Name the evidence for an answer in plain words, and say how far to trust it."""
+    """Name the evidence for an answer in plain words, and where the surrogate agrees with the model."""
     n, documents = len(trace), counted(trace.n_documents, "document")
     titles = " and ".join(f"“{ends(one_line(source.title))}”" for source in trace.proponents[:2])
     first = f"Of {documents}, the strongest evidence for this answer is in {titles}."
@@ -150,11 +189,15 @@ def sentences(trace: Trace) -> list[str]:
     share = (
         f"all {counted(n, 'word')}" if same == n else f"{same} of {counted(n, 'word')}, {percent(same / n)}"
     )
-    trust = (
+    follows = (
         f"The surrogate, whose logits are the sums of the scores, predicts the same as the model at {share}"
     )
-    trust += "." if same == n else ": do not trust the passages of the others, which are dotted."
-    return [first, trust, *_doubt(trace)]
+    follows += (
+        "."
+        if same == n
+        else ": the passages of the others, which are dotted, do not lead to the model’s words."
+    )
+    return [first, follows, *_doubt(trace)]
 
 
 def _doubt(trace: Trace) -> list[str]:

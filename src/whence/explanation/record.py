@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from os import PathLike
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from whence.core.checks import check_that, is_integer
-from whence.core.display import counted, line
+from whence.core.display import Columns, counted, decimals, line, text_table
+from whence.errors import UnsupportedError
 from whence.explanation.evidence import Contribution, EffectOf, Summary, Typicality, facts, summarize
-from whence.explanation.wording import MADE_OF, Question, Words, of_members, would_change
+from whence.explanation.tree import TreeNode
+from whence.explanation.wording import Question, Sides, Words, made_of, of_members, would_change
+from whence.model.inputs import take
 from whence.pages.pictures import as_html
+from whence.pages.render import show
 from whence.pages.samples import Array, Sample
-from whence.pages.style import drawn, scale
+from whence.pages.style import drawn, ends, one_line, scale
 from whence.tasks import LabelKind, Verdict
 
 if TYPE_CHECKING:
@@ -24,10 +29,27 @@ if TYPE_CHECKING:
 
 
 Scores = npt.NDArray[np.float64]
-COMPUTED = ("question", "total", "evidence_for", "evidence_against", "share_for", "share_against", "sums")
+COMPUTED = (
+    "question",
+    "equation",
+    "total",
+    "evidence_for",
+    "evidence_against",
+    "share_for",
+    "share_against",
+    "sums",
+)
 """Properties of an explanation that are written with its fields."""
 _POINTS = 60  # of a curve
 _SHOWN = 3  # explanations in a cell of a notebook
+_PRINTED = 10
+
+
+class Asked(NamedTuple):
+    """Which explainer was asked for explanations, and of which inputs, a batch."""
+
+    explainer: Any
+    x: Any
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,16 +65,20 @@ class Explanation:
     predicted, probability : the model's class for it, and its probability; of many labels, the one that is
         explained unless another is named, and its probability; of numbers the output, and None
     verdict : what the model and the surrogate predict, and what is true, in words
-    surrogate_class : the class that the surrogate predicts; where it differs from the model's, do not trust
-        the explanation. Where there are no classes, the target
+    surrogate_class : the class that the surrogate predicts; where it differs from the model's, the scores do
+        not lead to the model's prediction. Where there are no classes, the target
     truth : its true class or label, or None where it is not known
     target : the class, or the output, that the scores are about
+    against : another class, over which evidence for the target is explained; None for the target alone
+    relative : whether scores say what sets the sample apart from the mean of the training set, or of class
+        ``against``; else they start from nothing, as in the paper
     class_names : one name per class
     scores : of all training samples that have one, in their order
-    logit : the surrogate's logit of the target, or its prediction of a number; what it is made of sums to it,
-        less the base, effects do not
-    base : the output without any score: 0, and of a regression the mean of the training targets
-    bias : the part of the logit that comes from the bias, that no feature of an input accounts for
+    logit : the surrogate's logit of the target, less that of ``against``, or its prediction of a number.
+        base + Σ scores = logit, but for effects
+    base : the base value, the output without any score: where scores are relative, the logit of the mean
+        training sample; else 0, and of a regression the mean of the training targets
+    bias : the part of the logit that is neither in the base nor linear in the features of the sample
     proponents, opponents : the strongest samples of either sign, strongest first
     logit_map : relevance of the surrogate's logit on the test sample; the test maps of all training samples
         sum to it where scores are what it is made of
@@ -61,11 +87,16 @@ class Explanation:
         those that change some surrogate
     gap : relative duality gap of the surrogate, the certificate of its scores
     input : the name of the input that samples and maps are of, where the model has several; else empty
-    typicality : how typical the test is of the training set, and its nearest training samples; None where
-        that was not asked for
+    typicality : whether the test resembles the training set, and its nearest training samples; None where
+        that was not measured
+    margin, runner_up : the surrogate's logit of its class less that of its second class, and which that is;
+        None where there are no classes
+    tree : what the output is made of by labels, groups of similar samples, and samples, each level an exact
+        sum; None for ensembles, whose members have groups of their own
     members : of an ensemble, the explanation of the same pairs by each member; scores and maps here are means
         of theirs, each in units of the standard deviation of the member's own scores
     others : the same explanation on each of the model's further inputs
+    asked : the explainer and the input, a batch of one; None where it was made without an explainer
     """
 
     effect: EffectOf | None
@@ -77,6 +108,8 @@ class Explanation:
     surrogate_class: int
     truth: Any
     target: int
+    against: int | None
+    relative: bool
     class_names: tuple[str, ...]
     scores: Scores
     logit: float
@@ -91,8 +124,12 @@ class Explanation:
     gap: float
     input: str = ""
     typicality: Typicality | None = None
+    tree: TreeNode | None = None
+    margin: float | None = None
+    runner_up: int | None = None
     members: tuple[Explanation, ...] = ()
     others: tuple[Explanation, ...] = ()
+    asked: Asked | None = field(default=None, repr=False)
 
     @property
     def inputs(self) -> dict[str, Explanation]:
@@ -122,14 +159,44 @@ class Explanation:
     @property
     def words(self) -> Words:
         """What the scores mean, in words."""
-        words = MADE_OF[self.label_kind]
         if self.effect is not None:
             words = would_change(self.effect.output, self.label_kind)
+        else:
+            words = made_of(self.label_kind, self.relative, self._over)
         return of_members(words, len(self.members)) if self.members else words
 
     @property
+    def _over(self) -> Sides | None:
+        """The names of the target and of the class that it is compared with."""
+        if self.against is None:
+            return None
+        target, other = (f"“{ends(one_line(self.class_names[c]))}”" for c in (self.target, self.against))
+        return target, other
+
+    @property
+    def claimed(self) -> tuple[str, str]:
+        """What samples of either sign are evidence for or against: the target, or one class over another."""
+        if self._over is None:
+            return (f"“{self.class_names[self.target]}”",) * 2
+        target, other = self._over
+        return f"{target} over {other}", f"{other} over {target}"
+
+    @property
+    def equation(self) -> str:
+        """The sum from the base value to the output, in words; empty where scores have no base value."""
+        words = self.words
+        if not words.origin:
+            return ""
+        logit, base, total = decimals([self.logit, self.base, abs(self.total)])
+        sign = "−" if self.total < 0 else "+"
+        return (
+            f"{'' if self.against is None else f'{self.claimed[0]}: '}{words.output} {logit} = base value "
+            f"{base} ({words.origin}) {sign} {total} from training samples"
+        )
+
+    @property
     def summary(self) -> Summary:
-        """What it comes to: the evidence for the prediction, that against it, and how far to trust it."""
+        """What it comes to: the evidence for the prediction and against it, and the checks of it."""
         return summarize(self)
 
     @property
@@ -183,9 +250,11 @@ class Explanation:
     def waterfall(self) -> list[tuple[int, float]]:
         """How scores add up from the strongest to the weakest, whatever their sign: (samples, sum so far).
 
-        It ends at ``total``, and has no more points than an eye can see.
+        It goes from ``base`` to ``logit``; of effects and ensembles from 0 to ``total``. It has no more
+        points than an eye can see.
         """
-        return _running(self.scores, self.scores)
+        start = self.base if self.words.origin else 0.0
+        return [(n, start + value) for n, value in _running(self.scores, self.scores)]
 
     @property
     def sparsity(self) -> list[tuple[int, float]]:
@@ -221,9 +290,10 @@ class Explanation:
         return {
             **facts(self),
             "verdict": self.verdict._asdict(),
-            "summary": self.summary.sentence,
+            "summary": {"claim": self.summary.claim, "checks": [c._asdict() for c in self.summary.checks]},
             "effect": None if self.effect is None else asdict(self.effect),
             "typicality": None if self.typicality is None else self.typicality.to_dict(),
+            "tree": None if self.tree is None else self.tree.to_dict(),
             "members": [why.to_dict() for why in self.members],
             **{name: getattr(self, name) for name in COMPUTED},
             "proponents": [self._plain(pair) for pair in self.proponents],
@@ -243,11 +313,27 @@ class Explanation:
 
     def __repr__(self) -> str:
         sides = {"proponents": len(self.proponents), "opponents": len(self.opponents)}
-        facts = {"predicted": self.verdict.predicted, "about": self.about, "logit": self.logit, **sides}
+        over = {} if self.against is None else {"against": self.class_names[self.against]}
+        facts = {
+            "predicted": self.verdict.predicted,
+            "about": self.about,
+            **over,
+            "logit": self.logit,
+            **sides,
+        }
         return line("Explanation", facts)
 
+    def __str__(self) -> str:
+        """Write the summary, the sum and the strongest samples as text."""
+        rows: Columns = {
+            "score": decimals([pair.score for pair in self.pairs]),
+            "training_sample": [pair.index for pair in self.pairs],
+            "label": [pair.label_text for pair in self.pairs],
+        }
+        return "\n".join(filter(None, [self.summary.text, self.equation, text_table(rows)]))
+
     def _repr_html_(self) -> str:
-        return as_html([(why.summary.sentence, why.plot()) for why in self.inputs.values()])
+        return as_html([(why.summary.text, why.plot()) for why in self.inputs.values()])
 
     def plot(self, input: str | None = None) -> Figure:
         """Draw the test sample with its map, its proponents and opponents, and the maps of each pair.
@@ -267,6 +353,23 @@ class Explanation:
         check_that(input is None or input in self.inputs, "input", rule, input)
         return draw(self if input is None else self.inputs[input])
 
+    @property
+    def explainer(self) -> Any:
+        """The explainer that made it."""
+        return Explanations([self], self.asked).explainer
+
+    def to_html(self, path: str | PathLike[str] | None = None) -> str:
+        """Write the explanation as a page, see ``Explanations.to_html``."""
+        return Explanations([self]).to_html(path)
+
+    def show(self) -> None:
+        """Display the explanation in a notebook, elsewhere open its page in the browser."""
+        show(self, self.to_html())
+
+    def serve(self, **options: Any) -> Any:
+        """Show the input in the explorer, see ``Explanations.serve``."""
+        return Explanations([self], self.asked).serve(**options)
+
 
 def _text(one: Contribution | Explanation, *maps: str) -> dict[str, Any]:
     """Return the tokens of a text with their relevance; nothing of other samples."""
@@ -284,10 +387,20 @@ def _running(scores: Scores, values: Scores) -> list[tuple[int, float]]:
 
 
 class Explanations(Sequence[Explanation]):
-    """Where the predictions of a batch come from: one ``Explanation`` per test sample."""
+    """Where the predictions of a batch come from: one ``Explanation`` per test sample.
 
-    def __init__(self, explanations: Sequence[Explanation]) -> None:
-        self._all = tuple(explanations)
+    ``print`` writes them as text, notebooks show figures, ``to_html`` writes a page.
+
+    Parameters
+    ----------
+    explanations
+        One per test sample.
+    asked
+        The explainer that made them and its inputs, which ``serve`` shows.
+    """
+
+    def __init__(self, explanations: Sequence[Explanation], asked: Asked | None = None) -> None:
+        self._all, self._asked = tuple(explanations), asked
 
     def __len__(self) -> int:
         return len(self._all)
@@ -297,15 +410,24 @@ class Explanations(Sequence[Explanation]):
     @overload
     def __getitem__(self, test: slice) -> Explanations: ...
     def __getitem__(self, test: int | slice) -> Explanation | Explanations:
-        return Explanations(self._all[test]) if isinstance(test, slice) else self._all[test]
+        if not isinstance(test, slice):
+            return self._all[test]
+        asked = self._asked
+        return Explanations(self._all[test], asked and asked._replace(x=take(asked.x, test)))
 
     def __repr__(self) -> str:
         return f"Explanations of {counted(len(self), 'prediction')}"
 
+    def __str__(self) -> str:
+        """Write the explanations as text, of many the first."""
+        left = len(self) - _PRINTED
+        shown = [f"Test {test}: {why}" for test, why in enumerate(self[:_PRINTED])]
+        return "\n\n".join([*shown, *([f"… {counted(left, 'more explanation')}"] if left > 0 else [])])
+
     def _repr_html_(self) -> str:
         left = len(self) - _SHOWN
         note = f"{counted(left, 'more explanation')}: plot(test) draws one, to_html(path) writes all"
-        shown = [(why.summary.sentence, why.plot()) for why in self[:_SHOWN]]
+        shown = [(why.summary.text, why.plot()) for why in self[:_SHOWN]]
         return as_html(shown, note if left > 0 else "")
 
     @property
@@ -323,18 +445,43 @@ class Explanations(Sequence[Explanation]):
         """Each explanation in plain types that JSON takes."""
         return [why.to_dict() for why in self]
 
+    @property
+    def explainer(self) -> Any:
+        """The explainer that made them: ask it for scores, audits and what-if questions."""
+        return self._require_asked().explainer
+
     def to_html(self, path: str | PathLike[str] | None = None) -> str:
         """Write all explanations as one page that needs no network and no scripts.
 
         Parameters
         ----------
         path
-            Where to write it; None only returns it.
+            Where to write it; None writes no file.
 
         Returns
         -------
-        The page. Texts and names are escaped.
+        The path as a string, or without a path the page itself. Texts and names are escaped.
         """
         from whence.explanation.page import write_explanations
 
         return write_explanations(self._all, path)
+
+    def show(self) -> None:
+        """Display the explanations in a notebook, elsewhere open their page in the browser."""
+        show(self, self.to_html())
+
+    def serve(self, **options: Any) -> Any:
+        """Show the inputs in the explorer: ``explainer.serve`` with them as tests, and its options."""
+        asked = self._require_asked()
+        truths = [why.truth for why in self]
+        known = bool(truths) and None not in truths and isinstance(asked.x, Tensor | np.ndarray | list)
+        return asked.explainer.serve((asked.x, truths) if known else asked.x, **options)
+
+    def _require_asked(self) -> Asked:
+        """Return what was asked, or raise where the explanations were made without an explainer."""
+        if self._asked is None:
+            raise UnsupportedError(
+                "Explanations must be made by explainer.explain to know their explainer. These were put "
+                "together by hand. Call explainer.serve(tests) instead."
+            )
+        return self._asked

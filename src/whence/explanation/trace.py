@@ -141,7 +141,7 @@ class Token:
     probability, rank : by the model, 1 for its most probable token
     logit : the surrogate's; the scores of all training samples sum to it
     first, surrogate_first : the most probable tokens by the model and by the surrogate
-    agrees : whether these are the same; where they are not, do not trust the passages
+    agrees : whether these are the same; where they are not, the passages do not lead to it
     count : how often the model's first token was learned in the corpus
     evidence_for, evidence_against : the sums of all positive and of all negative scores
     proponents, opponents : the strongest passages of either sign, strongest first
@@ -206,7 +206,7 @@ class Changed:
 @displayed("titles", "n_samples", "lost")
 @dataclass(frozen=True)
 class Without:
-    """An answer by the surrogate solved again, exactly, without some documents.
+    """An answer by the surrogate, re-solved exactly without some documents.
 
     Attributes
     ----------
@@ -358,11 +358,11 @@ class Trace:
         Parameters
         ----------
         path
-            Where to write it; None only returns it.
+            Where to write it; None writes no file.
 
         Returns
         -------
-        The page. Texts are escaped.
+        The path as a string, or without a path the page itself. Texts are escaped.
         """
         from whence.explanation.page import write_trace
 

@@ -32,6 +32,8 @@ class Words:
     everything : all scores of a sign
     nothing : said where there is none of a sign
     sign : what a sign means
+    origin : what the base value is the output of, or what else it is; empty where scores do not sum to an
+        output
     total : what the sum of all scores is, after "sum"
     scored : which samples can have a score, after their number
     running, held : captions of the curves of all scores
@@ -58,6 +60,7 @@ class Words:
     scored: str
     running: str
     held: str
+    origin: str = ""
     colours: Sides = ("for the target", "against it")
     output: str = "logit"
     predicted: str = "predicted"
@@ -67,10 +70,17 @@ class Words:
     says: str = "predicts"
 
 
+_PAIRS = (
+    "Each pair of a training sample and the test sample has two maps, which show the features of either that "
+    "its score comes from."
+)
 _READING = (
     "A score τ is large when the training sample matters to the surrogate and looks like the test sample to "
-    "the model. {} Each pair of a training sample and the test sample has two maps, which show the features "
-    "of either that its score comes from."
+    f"the model. {{}} {_PAIRS}"
+)
+_PULLS = (
+    "samples whose target is above the prediction of the others pull up what looks like them, those below it "
+    "pull it down."
 )
 _OF_CLASSES = Words(
     title="Where a prediction comes from",
@@ -113,19 +123,19 @@ _OF_LABELS = replace(
 _OF_NUMBERS = replace(
     _OF_CLASSES,
     reading=_READING.format(
-        "The surrogate’s prediction is a base, which for a regression is the mean of the training targets, "
-        "and the scores of all training samples, in the units of the targets: samples whose target is above "
-        "the prediction of the others pull up what looks like them, those below it pull it down."
+        "The surrogate’s prediction is the base value, which for a regression is the mean of the training "
+        f"targets, plus the scores of all training samples, in the units of the targets: {_PULLS}"
     ),
     side=("pulls up", "pulls down"),
     share=("upward", "downward"),
     everything=("all that pulls up", "all that pulls down"),
     nothing=("No training sample pulls it up.", "No training sample pulls it down."),
     sign=("pulls the prediction up", "pulls the prediction down"),
-    total="= surrogate prediction − {base}",
+    total="of all scores",
     scored="leave the tube or lie at its edge, the rest score 0",
-    running="Running sum of the scores: it ends at the prediction less its base",
+    running="Running sum of the scores: from the base value to the prediction",
     held="Share of all that pulls",
+    origin="the mean of the training targets",
     colours=("pulls up", "pulls down"),
     output="prediction",
     true="true value",
@@ -134,7 +144,59 @@ _OF_NUMBERS = replace(
 )
 
 MADE_OF: dict[LabelKind, Words] = {"class": _OF_CLASSES, "label": _OF_LABELS, "number": _OF_NUMBERS}
-"""The words of what a prediction is made of."""
+"""The words of what a prediction is made of, by the τ of the paper."""
+
+
+def made_of(label_kind: LabelKind, relative: bool, over: Sides | None = None) -> Words:
+    """Return the words of what an output, or the difference of two, is made of.
+
+    Parameters
+    ----------
+    label_kind : of the task
+    relative : whether scores say what sets the input apart from the average training sample
+    over : names of the target and of the class that it is compared with; None for the target alone
+    """
+    words = MADE_OF[label_kind]
+    average = "the average training sample"
+    if over is not None:
+        target, other = over
+        average = f"the average sample of {other}"
+        words = replace(
+            words,
+            reading=_READING.format(
+                f"The scores of all training samples sum to the surrogate’s logit of {target} less that of "
+                f"{other}."
+            ),
+            side=("evidence for", "evidence for"),
+            share=("for", "against"),
+            nothing=(
+                f"No training sample is evidence for {target} over {other}.",
+                f"No training sample is evidence for {other} over {target}.",
+            ),
+            sign=(f"evidence for {target} over {other}", f"evidence for {other} over {target}"),
+            total="= surrogate logit difference",
+            running="Running sum of the scores: it ends at the difference of the two logits",
+            colours=("for the target", "for the other class"),
+            output="logit difference",
+        )
+    if not relative:
+        return words
+    number = label_kind == "number"
+    reading = (
+        f"Scores say what sets this input apart from {average}: a score is large when the training sample "
+        f"matters to the surrogate and looks more like this input than like {average} to the model. The "
+        f"surrogate’s {words.output} is the base value, which is that of {average}, plus the scores of all "
+        f"training samples{f', in the units of the targets: {_PULLS}' if number else '.'} {_PAIRS}"
+    )
+    return replace(
+        words,
+        reading=reading,
+        mark="",
+        scores="Scores",
+        total="of all scores",
+        running=f"Running sum of the scores: from the base value to the {words.output}",
+        origin=average,
+    )
 
 
 def would_change(output: str, label_kind: LabelKind = "class") -> Words:
@@ -183,6 +245,7 @@ def of_members(words: Words, n: int) -> Words:
         "own scores, so that they sum to no logit; ± is the standard deviation over the models.",
         mark="",
         scores="Mean scores",
+        origin="",
         total=f"of the means over {n} models",
         scored="score in some model, the rest score 0 in all",
         running=f"Running sum of the means over {n} models",

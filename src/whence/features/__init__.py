@@ -2,8 +2,23 @@
 
 from whence.features.bank import FeatureBank
 from whence.features.extraction import extract
-from whence.features.job import teller
-from whence.features.novelty import Nearness, Novelty
+from whence.features.inputs import InputViews
+from whence.features.job import make_printer
+from whence.features.metric import METRICS, FeatureMap, Metric
+from whence.features.novelty import Nearness, Novelty, reference
 from whence.features.rows import as_float32, taken
 
-__all__ = ["FeatureBank", "Nearness", "Novelty", "as_float32", "extract", "taken", "teller"]
+__all__ = [
+    "METRICS",
+    "FeatureBank",
+    "FeatureMap",
+    "InputViews",
+    "Metric",
+    "Nearness",
+    "Novelty",
+    "as_float32",
+    "extract",
+    "make_printer",
+    "reference",
+    "taken",
+]

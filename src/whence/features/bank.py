@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -10,9 +10,10 @@ import numpy as np
 
 from whence.core.arrays import Array, Ints, Mask
 from whence.core.cache import Parts
-from whence.core.checks import to_array
+from whence.core.checks import check_names, to_array
 from whence.core.display import displayed
 from whence.data import TrainingSet
+from whence.data.tables import column_names, is_numeric, is_table, table_inputs
 from whence.errors import InvalidInputError, StoreError
 from whence.features.rows import Rows, crc
 from whence.model.bound import BoundModel
@@ -42,6 +43,7 @@ class FeatureBank:
     parts : the fingerprint of everything the features depend on, empty without a cache
     checksum : of the features and labels themselves, empty without a cache
     note : where the features come from, in words: computed, and why; resumed; reused; given
+    feature_names : of features that are given, for display; None where they have none
     """
 
     features: Rows
@@ -53,6 +55,7 @@ class FeatureBank:
     parts: Parts
     checksum: str
     note: str
+    feature_names: tuple[str, ...] | None = None
 
     @classmethod
     def of(
@@ -62,6 +65,7 @@ class FeatureBank:
         *,
         head: tuple[Any, Any] | None = None,
         task: str | type[Task] | Task | None = None,
+        feature_names: Sequence[str] | None = None,
     ) -> Self:
         """Make a bank of features (N, d) and labels (N, …), arrays or tensors; ``fit`` checks them.
 
@@ -75,6 +79,8 @@ class FeatureBank:
         task
             What the labels are, see ``whence.tasks``; None finds it by the labels. ``Classes(n)`` says how
             many classes there are where some have no sample.
+        feature_names
+            One name per feature, for display; None takes the columns of a table of pandas.
 
         Examples
         --------
@@ -85,8 +91,12 @@ class FeatureBank:
         torch.Size([3, 3])
         """
         last: Any = head if head is None or not isinstance(head, tuple | list) else tuple(head)
-        arrays = to_array("features", features), to_array("labels", labels)
-        return cls(*arrays, last, as_task(task) or find_task(arrays[1]), None, None, {}, "", "given")
+        names = column_names(features) if is_numeric(features) else None
+        X = to_array("features", table_inputs(features) if is_table(features) else features)
+        if feature_names is not None:
+            names = check_names("feature_names", feature_names, X.shape[1] if X.ndim == 2 else None)
+        y = to_array("labels", labels)
+        return cls(X, y, last, as_task(task) or find_task(y), None, None, {}, "", "given", names)
 
     @property
     def extractor(self) -> Extractor:

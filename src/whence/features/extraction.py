@@ -117,6 +117,7 @@ def extract(
         forward = Forward(extractor, task, np.dtype(dtype), autocast)
         before = fingerprint.structure(extractor.model)
         forward.probe(first)
+        task.check_activation(extractor.activation or "", extractor.layer)
         after = fingerprint.structure(extractor.model)
         extractor.notes = fingerprint.notes(before, after)
         if extractor.layers is not None and extractor.layers is not layers:
@@ -125,7 +126,7 @@ def extract(
         job = Job(replace(source, task=task), forward, made_of, show_progress)
         rows = (*job.uncached(), {}, "", "computed") if cache_dir is None else cached(job, Cache(cache_dir))
         features, labels, parts, checksum, note = rows
-        bound = BoundModel(extractor, prepare=samples.prepare)
+        bound = BoundModel(extractor, data=samples)
         return FeatureBank(features, labels, extractor.head(), task, bound, samples, parts, checksum, note)
 
     samples = as_training_set(data, batch_size, task=task)

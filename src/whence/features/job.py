@@ -146,7 +146,7 @@ class Job:
     @property
     def say(self) -> Say:
         """The function that shows the user a line."""
-        return teller(self.show_progress)
+        return make_printer(self.show_progress)
 
     def uncached(self) -> tuple[Rows, Array]:
         """Keep features and labels in memory, or in a temporary file."""
@@ -166,7 +166,7 @@ class Job:
                 yield rows, labels
                 start += len(labels)
                 watched.update(len(labels))
-                progress.tell("Features", start, n)
+                progress.report("Features", start, n)
 
     def needs(self, folder: Path | None, start: int = 0) -> str:
         """Describe what rows from ``start`` on need and what there is, or raise where the disk is too small.
@@ -209,7 +209,7 @@ def _rows_of(samples: TrainingSet, forward: Forward, places: tuple[int, int]) ->
     return forward.rows(batch)
 
 
-def teller(show: bool) -> Say:
+def make_printer(show: bool) -> Say:
     """Return a function that prints a line above the progress bars, or one that does nothing."""
 
     def say(line: str) -> None:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from whence.core.arrays import Doubles, Mask
+from whence.core.arrays import Mask
 from whence.core.checks import check_that, to_array
 from whence.core.machine import free_memory
 from whence.errors import StoreError
@@ -236,15 +236,3 @@ def lengths(features: Tensor) -> Tensor:
 def at_unit_length(features: Tensor) -> Tensor:
     """Divide each row (n, d) by its length, in float64; rows come back in the precision that they had."""
     return (features.double() / lengths(features)).to(features.dtype)
-
-
-def unit_rows(features: Rows) -> Rows:
-    """Return all rows (N, d) at unit length: in memory, or in a temporary file where there is no room."""
-    parts = (at_unit_length(torch.from_numpy(np.array(block))).numpy() for block in blocks(features))
-    return together(parts, len(features), features.shape[1], features.dtype)
-
-
-def row_lengths(features: Rows) -> Doubles:
-    """Return the Euclidean length of each row, (N,); of a row of zeros 1."""
-    parts = [lengths(torch.from_numpy(np.array(block))).numpy()[:, 0] for block in blocks(features)]
-    return np.concatenate(parts) if parts else np.zeros(0)

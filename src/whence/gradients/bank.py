@@ -1,4 +1,4 @@
-"""Gradients of a training set, collected once for all methods that keep the same."""
+"""Gradients of a training set, computed once for all methods that share them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from whence.gradients.projection import Dimension, projection_for
 
 
 class Kind(NamedTuple):
-    """Which gradients by all parameters, at the model's own weights.
+    """A kind of gradients by all parameters, at the model's own weights.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Kind(NamedTuple):
     def stored(
         self, classifier: Classifier, memory: int, show_progress: bool, weights: Weights | None = None
     ) -> Stored:
-        """Make what computes, keeps and multiplies them, at the model's own weights or at others."""
+        """Return the computation and storage of these gradients, at the model's own or other weights."""
         gradients = Gradients(classifier, self.scalar, memory, show_progress)
         return Stored(gradients, projection_for(self.projection, gradients.n_parameters, self.seed), weights)
 
@@ -39,7 +39,7 @@ class Kind(NamedTuple):
 @displayed("kind", "nbytes")
 @dataclass(frozen=True, eq=False)
 class GradientBank:
-    """Gradients of a training set, one row per sample that took part.
+    """Gradients of a training set, one row per fitted sample.
 
     ``collect`` of GradDot, GradCos and TRAK makes it of a bank of ``whence.features.extract``, which knows
     its model and its data. ``fit(features=…, gradients=…)`` of every method that keeps the same gradients
@@ -58,12 +58,12 @@ class GradientBank:
 
     @property
     def nbytes(self) -> int:
-        """What it holds."""
+        """The kind and size of the gradients."""
         return sum(tensor.nbytes for tensor in self.collected)
 
 
 def collect(method: Any, features: FeatureBank) -> GradientBank:
-    """Compute the gradients that a method with a ``kind`` keeps of a training set."""
+    """Compute the gradients of a training set that a method with a ``kind`` stores."""
     bank, kind = checked(features), method.kind
     if kind is None:
         raise InvalidInputError(
@@ -82,11 +82,11 @@ def collect(method: Any, features: FeatureBank) -> GradientBank:
 
 
 def check_gradients(method: Any, gradients: Any) -> dict[str, Any]:
-    """Return gradients that ``fit`` was given, by name, or raise where a method keeps others."""
+    """Return the ``gradients`` argument of ``fit``, by name, or raise if the method needs others."""
     if gradients is None:
         return {}
     if not isinstance(gradients, GradientBank):
-        raise InvalidInputError(f"'gradients' must be what 'collect' returned. Got {shown(gradients)}.")
+        raise InvalidInputError(f"'gradients' must be a result of 'collect'. Got {shown(gradients)}.")
     if gradients.kind != method.kind:
         raise InvalidInputError(
             f"'gradients' must be those that {method!r} keeps. Got those of {gradients.kind}. Collect them "
@@ -98,7 +98,7 @@ def check_gradients(method: Any, gradients: Any) -> dict[str, Any]:
 def training_rows(
     training: Training, stored: Stored, gradients: GradientBank | None, show_progress: bool
 ) -> Collected:
-    """Return the gradients of the training set, those that were given or new ones."""
+    """Return the gradients of the training set, given or computed."""
     if gradients is None:
         return stored.training_rows(training, show_progress)
     if gradients.features is not training.bank:

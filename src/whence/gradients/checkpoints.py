@@ -1,4 +1,4 @@
-"""Weights from the course of training, or of other trainings, checked against the model they are for."""
+"""Checkpoints of training, or of other trainings, validated against the model."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ UNSAVED = (
     "{} needs the weights of all its checkpoints to attribute, so its cache alone is not worth saving: keep "
     "the checkpoints"
 )
-"""Why a method of this name is not saved."""
+"""Why a method is not saved, with its name."""
 
 
 def read_checkpoints(model: nn.Module, checkpoints: Any) -> list[dict[str, Tensor]]:
-    """Read weights for a model: copies on its device and in its precision, one mapping per checkpoint.
+    """Read weights for a model: copies on its device and in its dtype, one mapping per checkpoint.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def read_checkpoints(model: nn.Module, checkpoints: Any) -> list[dict[str, Tenso
     if not isinstance(checkpoints, Sequence) or isinstance(checkpoints, str | bytes) or not checkpoints:
         raise InvalidInputError(
             "'checkpoints' must be a list of state dicts, models, or paths of files with one. "
-            f"Got {checkpoints!r}. Save model.state_dict() every epoch or so while training."
+            f"Got {checkpoints!r}. Save model.state_dict() about every epoch while training."
         )
     states = [_state(given, i) for i, given in enumerate(checkpoints)]
     _check_distinct(states)
@@ -49,7 +49,7 @@ def read_checkpoints(model: nn.Module, checkpoints: Any) -> list[dict[str, Tenso
 
 
 def _state(given: Any, place: int) -> Mapping[str, Tensor]:
-    """Read one checkpoint's state dict, names as in the model without wrappers."""
+    """Read one checkpoint's state dict, with names as in the unwrapped model."""
     if isinstance(given, nn.Module):
         state: Any = unwrap(given).state_dict()
     elif isinstance(given, str | PathLike):
@@ -84,7 +84,7 @@ def _from_file(path: str) -> Any:
 
 
 def _check_distinct(states: list[Mapping[str, Tensor]]) -> None:
-    """Raise where two checkpoints are one: ``state_dict`` returns the tensors that training goes on with."""
+    """Raise if two checkpoints share tensors: ``state_dict`` returns those that training changes."""
     seen: dict[tuple[int, ...], int] = {}
     for i, state in enumerate(states):
         places = tuple(tensor.data_ptr() for tensor in state.values())
@@ -96,7 +96,7 @@ def _check_distinct(states: list[Mapping[str, Tensor]]) -> None:
 
 
 def _fitting(model: nn.Module, state: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
-    """Copy a state dict to the model's device, or raise where it is one of another model."""
+    """Copy a state dict to the model's device, or raise if it is of another model."""
     wanted = model.state_dict()
     faults = [f"{key} is missing" for key in wanted.keys() - state.keys()]
     faults += [f"{key} is unknown" for key in state.keys() - wanted.keys()]
@@ -112,7 +112,7 @@ def _fitting(model: nn.Module, state: Mapping[str, Tensor], name: str) -> dict[s
             f"'checkpoints' must fit the model. In {name} {'; '.join(faults[:5])}{more}. Pass checkpoints of "
             "the model's own architecture."
         )
-    # Only once: of tied weights a state dict has every name, and the model's own lists only the first.
+    # Only once: a state dict has all names of tied weights, the model's own lists only the first.
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     return {key: state[key].detach().to(tensors[key], copy=True) for key in wanted if key in tensors}
 

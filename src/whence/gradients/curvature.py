@@ -26,13 +26,13 @@ from whence.gradients.products import batches_of
 from whence.model.inputs import take
 from whence.model.modules import evaluating
 
-_BLOCK = 2048  # training samples at a time
+_BLOCK = 2048  # training samples per block
 
 check_damping = partial(check_positive, why=": without it the curvature has no inverse")
 
 
 def residuals(logits: Tensor, classes: Tensor) -> Tensor:
-    """p − e_c (B, K) float64: the cross-entropy's derivative by the logits, exact where p_c is near 1."""
+    """Return p − e_c (B, K) float64, the cross-entropy's derivative by the logits, exact for p_c near 1."""
     p = logits.double().softmax(1)
     columns = classes.to(p.device)[:, None]
     p.scatter_(1, columns, 0.0)
@@ -40,7 +40,7 @@ def residuals(logits: Tensor, classes: Tensor) -> Tensor:
 
 
 def drawn(n: int, n_samples: int | None, seed: int) -> Ints | None:
-    """Draw the training samples, of n, that a curvature is taken of, in order; None is all of them."""
+    """Draw the training samples, of n, for a curvature, in order; None means all."""
     if n_samples is None or n_samples >= n:
         return None
     return np.sort(np.random.default_rng(seed).choice(n, size=n_samples, replace=False))
@@ -63,18 +63,18 @@ class LastCurvature:
 
     @property
     def kept(self) -> dict[str, Tensor]:
-        """What it is built from, besides the labels."""
+        """The tensors from which it is built, besides the labels."""
         return {"rows": self.rows, "residual": self.residual}
 
     def train(self) -> Iterator[Tensor]:
-        """Gradients of the training samples, rows (n, P) batch by batch."""
+        """Yield gradients of the training samples, rows (n, P) in batches."""
         width = max(1, min(_BLOCK, MEMORY // (8 * self.n_parameters)))
         parts = zip(torch.split(self.residual, width), torch.split(self.rows, width), strict=True)
         for residual, rows in parts:
             yield outer(residual.to(rows), rows)
 
     def scores(self, V: Tensor) -> Tensor:
-        """Inner products (B, N) of rows V (B, P) and all gradients, without ever holding these."""
+        """Compute inner products (B, N) of rows V (B, P) and all gradients, without storing these."""
         weights = V.to(self.rows).reshape(len(V), self.n_classes, -1)
         residual = self.residual.to(self.rows)
         out = self.rows.new_zeros(len(V), self.n_train)
@@ -83,13 +83,13 @@ class LastCurvature:
         return out
 
     def probabilities(self, rows: Any = slice(None)) -> Tensor:
-        """p (n, K) of some training samples."""
+        """Return p (n, K) of some training samples."""
         p = self.residual[rows].clone()
         p[torch.arange(len(p), device=p.device), self.labels[rows]] += 1
         return p
 
     def product(self, V: Tensor, rows: Ints | None = None) -> Tensor:
-        """V G (m, P) in the precision of V, G of all training samples or the mean over some ``rows``."""
+        """Compute V G (m, P) in the dtype of V, where G is over all training samples or some ``rows``."""
         K, d = self.n_classes, self.rows.shape[1]
         out = torch.zeros_like(V).reshape(-1, d)
         stacked = V.reshape(-1, d)
@@ -103,7 +103,7 @@ class LastCurvature:
         return out.div_(len(places)).reshape(V.shape)
 
     def matrix(self, show_progress: bool = False) -> Tensor:
-        """G itself, (P, P) float64."""
+        """Compute G (P, P) in float64."""
         K, d = self.n_classes, self.rows.shape[1]
         G = self.rows.new_zeros(K, d, K, d, dtype=torch.float64)
         starts = range(0, self.n_train, _BLOCK)
@@ -123,7 +123,7 @@ class LastCurvature:
 
 
 class FullCurvature:
-    """All trainable parameters, by ``torch.func`` on the model in eval mode; the data are read every time."""
+    """All trainable parameters, by ``torch.func`` on the model in eval mode; data are read every time."""
 
     def __init__(self, classifier: Classifier, batches: Batches) -> None:
         self.classifier, self.batches = classifier, batches
@@ -133,20 +133,20 @@ class FullCurvature:
 
     @property
     def kept(self) -> dict[str, Tensor]:
-        """Nothing: it is built from the model and the training set."""
+        """No tensors: it is built from the model and the training set."""
         return {}
 
     def train(self) -> Iterator[Tensor]:
-        """Gradients of the training samples, rows (n, P) batch by batch."""
+        """Yield gradients of the training samples, rows (n, P) in batches."""
         for inputs, labels in self.batches:
             yield from self.gradients(inputs, labels)
 
     def scores(self, V: Tensor) -> Tensor:
-        """Inner products (B, N), by one pass over the training set."""
+        """Compute inner products (B, N), in one pass over the training set."""
         return torch.cat([V @ rows.to(V).T for rows in self.train()], dim=1)
 
     def product(self, V: Tensor, rows: Ints | None = None) -> Tensor:
-        """V G (m, P), as for the last layer, by three passes back through the model for every row of V."""
+        """Compute V G (m, P), as for the last layer, by three passes through the model per row of V."""
         places = np.arange(self.n_train) if rows is None else rows
         out = torch.zeros_like(V)
         width = self.classifier.batch_size
@@ -156,7 +156,7 @@ class FullCurvature:
         return out / len(places)
 
     def _sum(self, V: Tensor, inputs: Any, n: int) -> Tensor:
-        """V Σ_i J_iᵀ S_i J_i over a batch of n samples."""
+        """Compute V Σ_i J_iᵀ S_i J_i over a batch of n samples."""
         parameters = self.gradients.parameters()
         parts = torch.split(V, [p.numel() for p in parameters.values()], dim=1)
         tangents = {
@@ -190,7 +190,7 @@ Solve = Callable[[Tensor], Tensor]
 
 
 def training_curvature(training: Training, last: bool) -> Curvature:
-    """Return the curvature of the training loss, of the last layer or of all parameters."""
+    """Return the curvature of the training loss, for the last layer or for all parameters."""
     classifier = training.classifier
     if not last:
         return FullCurvature(classifier, training.batches)
@@ -199,14 +199,14 @@ def training_curvature(training: Training, last: bool) -> Curvature:
 
 
 def fitted_curvature(fitted: Any, last: bool) -> Curvature:
-    """Return the same for what was learned, whose arrays have what is ``kept``."""
+    """Return the same from learned arrays, the result of ``kept``."""
     if last:
         return LastCurvature(fitted.arrays["rows"], fitted.arrays["residual"], fitted.used_labels)
     return FullCurvature(fitted.classifier, fitted.batches)
 
 
 def gradients_of_tests(classifier: Classifier, tests: Any, last: bool) -> Iterator[Tensor]:
-    """Yield gradients (b, P) of the loss of tests, as many at a time as memory has room for."""
+    """Yield gradients (b, P) of the loss of tests, in batches that fit into memory."""
     P = classifier.weight.numel() if last else sum(p.numel() for p in classifier.model.parameters())
     width = max(1, MEMORY // (8 * P))
     gradients = None if last else Gradients(classifier)
@@ -225,27 +225,27 @@ def gradients_of_tests(classifier: Classifier, tests: Any, last: bool) -> Iterat
 def solved_scores(
     classifier: Classifier, curvature: Curvature, tests: Any, last: bool, solve: Solve
 ) -> Tensor:
-    """Scores (1/N) g(x, c)ᵀ (G + damping·I)⁻¹ g_i of tests, (B, N)."""
+    """Compute scores (1/N) g(x, c)ᵀ (G + damping·I)⁻¹ g_i of tests, (B, N)."""
     parts = [curvature.scores(solve(rows)) for rows in gradients_of_tests(classifier, tests, last)]
     return torch.cat(parts).div_(curvature.n_train)
 
 
 def solved_squares(curvature: Curvature, solve: Solve, show_progress: bool) -> Tensor:
-    """Scores (1/N) g_iᵀ (G + damping·I)⁻¹ g_i of the training samples, (N,)."""
+    """Compute scores (1/N) g_iᵀ (G + damping·I)⁻¹ g_i of the training samples, (N,)."""
     gradients = watched(curvature.train(), curvature.n_train, "Self-influence", show_progress)
     parts = [torch.einsum("np,np->n", rows, solve(rows).to(rows)) for rows in gradients]
     return torch.cat(parts).div_(curvature.n_train)
 
 
 def count_drawn(fitted: Any, n_samples: int | None) -> dict[str, int]:
-    """Return the number of samples that a curvature is of, by name, where it is not all."""
+    """Return the number of samples of the curvature, by name, if it is not all."""
     if n_samples is None or n_samples >= len(fitted.used_labels):
         return {}
     return {"samples of curvature": n_samples}
 
 
 def reread(name: str, last: bool) -> str:
-    """Say why a method that reads the training set to score is not saved; empty for the last layer."""
+    """Return why a method that reads the training set to score is not saved; empty for the last layer."""
     if last:
         return ""
     return (

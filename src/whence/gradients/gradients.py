@@ -15,7 +15,7 @@ from torch.nn import functional
 from whence.core.checks import shown
 from whence.core.naming import name_errors
 from whence.errors import InvalidInputError, ModelError
-from whence.features import teller
+from whence.features import make_printer
 from whence.features.training import Classifier
 from whence.model.heads import made_by, paired, recording, terms
 from whence.model.inputs import each_part, n_rows, run, take
@@ -28,30 +28,30 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 Weights = Mapping[str, Tensor]
 """Parameters and buffers by name."""
 
-MEMORY = 1 << 29  # bytes of gradients and activations held at a time
-_REUSED = 1 << 25  # bytes; for larger blocks C libraries take new pages every time, at as much cost again
+MEMORY = 1 << 29  # bytes of gradients and activations in memory at a time
+_REUSED = 1 << 25  # bytes; for larger blocks C libraries map new pages every time, which doubles the cost
 
 
 def cross_entropy(logits: Tensor, classes: Tensor) -> Tensor:
-    """−log p_c of each sample, (B,)."""
+    """Return −log p_c of each sample, (B,)."""
     # log(1 + (1 − p_c)/p_c): its gradient p − e_c keeps all digits where p_c rounds to 1, and 1 − p_c to 0.
     return functional.softplus(-margin(logits, classes))
 
 
 def own_logit(logits: Tensor, classes: Tensor) -> Tensor:
-    """z_c of each sample, (B,)."""
+    """Return z_c of each sample, (B,)."""
     return logits.gather(1, classes[:, None])[:, 0]
 
 
 def margin(logits: Tensor, classes: Tensor) -> Tensor:
-    """log(p_c / (1 − p_c)) of each sample, (B,)."""
+    """Return log(p_c / (1 − p_c)) of each sample, (B,)."""
     chosen = classes[:, None] == torch.arange(logits.shape[1], device=logits.device)
-    # p_c / (1 − p_c) is exp z_c over the sum of the other classes' exp z: no difference from 1 is taken.
+    # p_c / (1 − p_c) is exp z_c over the sum of the other classes' exp z, without the difference 1 − p_c.
     return (logits * chosen).sum(1) - logits.masked_fill(chosen, -torch.inf).logsumexp(1)
 
 
 def logit_gradients(scalar: Loss, logits: Tensor, classes: Tensor) -> Tensor:
-    """Gradient of a scalar by the logits, (B, K); for the cross-entropy it is p − e_c.
+    """Return the gradient of a scalar by the logits, (B, K); for the cross-entropy it is p − e_c.
 
     With features f the gradient of the scalar by the last layer's weight is its outer product with f, and
     by the bias it is itself: no pass through the model is needed.
@@ -64,12 +64,12 @@ def logit_gradients(scalar: Loss, logits: Tensor, classes: Tensor) -> Tensor:
 
 
 def outer(a: Tensor, b: Tensor) -> Tensor:
-    """Outer product of each row of a (n, K) and b (n, d), flat: (n, K·d)."""
+    """Return the outer product of each row of a (n, K) and b (n, d), flattened: (n, K·d)."""
     return (a[:, :, None] * b[:, None, :]).flatten(1)
 
 
 def at(model: nn.Module, weights: Weights, function: Callable[[], Any]) -> Any:
-    """Call ``function`` while ``model`` has other weights; afterwards it has its own again.
+    """Call ``function`` while ``model`` has other weights; they are restored afterwards.
 
     Names that ``weights`` leaves out keep the model's own tensors.
     """
@@ -102,11 +102,11 @@ class Gradients:
     classifier
         The model.
     scalar
-        What is differentiated: a function of logits (B, K) and classes (B,) to (B,).
+        The scalar: a function of logits (B, K) and classes (B,) to (B,).
     memory
-        Bytes that gradients and activations may take at a time; at least one sample is computed.
+        Limit in bytes for gradients and activations; at least one sample is computed.
     show_progress
-        Say where samples are computed one by one.
+        Print a note if samples are computed one by one.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class Gradients:
         show_progress: bool = False,
     ) -> None:
         self.classifier, self.scalar, self.memory = classifier, scalar, memory
-        self.say = teller(show_progress)
+        self.say = make_printer(show_progress)
         self.model, self.layer = classifier.model, classifier.layer
         trainable = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         if not trainable:
@@ -149,7 +149,7 @@ class Gradients:
         self.chunk, self.note = 0, ""
 
     def check(self, inputs: Any) -> None:
-        """Find on a few inputs which output the logits are, and check that samples have gradients; once.
+        """Check on a few inputs which output the logits are, and that samples have gradients; once.
 
         A call does this itself; ``values`` needs it done before.
         """
@@ -163,7 +163,7 @@ class Gradients:
         except NotMappedError as refusal:
             self.note = str(refusal)
             self.say(f"Gradients: one sample at a time, since torch.func.vmap fails in {self.note}.")
-        # Gradients lie once by parameter, once as rows, and the caller may hold the rows before; activations
+        # Gradients are stored by parameter, as rows, and possibly in previous rows of the caller; activations
         # have gradients of their own size.
         row = self.n_parameters * self.itemsize
         chunk = self.memory // (3 * row + 2 * self._activation_bytes(inputs))
@@ -207,7 +207,7 @@ class Gradients:
     def with_values(
         self, inputs: Any, classes: Tensor, weights: Weights | None = None
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Return gradients as rows (b, P), each with the values (b,) of the scalar."""
+        """Yield gradients as rows (b, P), each with the values (b,) of the scalar."""
         self.check(inputs)
         parameters = self.parameters(weights)
         compute = self._one_by_one if self.note else self._mapped
@@ -222,7 +222,7 @@ class Gradients:
     def _mapped(
         self, parameters: Weights, inputs: Any, classes: Tensor, weights: Weights | None
     ) -> tuple[list[Tensor], Tensor]:
-        """Return gradients (B, …) by each parameter, and the values (B,), of all samples at once."""
+        """Compute gradients (B, …) by each parameter, and the values (B,), of all samples at once."""
 
         def value(parameters: Weights, inputs: Any, classes: Tensor) -> Tensor:
             return self.values(parameters, inputs, classes, weights)[0]
@@ -233,7 +233,7 @@ class Gradients:
     def _one_by_one(
         self, parameters: Weights, inputs: Any, classes: Tensor, weights: Weights | None
     ) -> tuple[list[Tensor], Tensor]:
-        """Return the same without ``vmap``."""
+        """Compute the same without ``vmap``."""
         leaves = {name: tensor.detach().requires_grad_() for name, tensor in parameters.items()}
         rows, values = [], []
         for i in range(len(classes)):
@@ -248,8 +248,8 @@ class Gradients:
         return [torch.stack(parts) for parts in zip(*rows, strict=True)], torch.stack(values)
 
     def logits(self, parameters: Weights, inputs: Any, weights: Weights | None = None) -> Tensor:
-        """Logits (B, K) as a function of the parameters."""
-        outputs: list[Tensor] = []  # of the layer, differentiable
+        """Return logits (B, K) as a function of the parameters."""
+        outputs: list[Tensor] = []  # outputs of the layer, differentiable
         last = self.classifier.bound.extractor.layers_of_head()[-1][1]
         with last.register_forward_hook(lambda *call: outputs.append(call[-1])):
             output = at(self.model, {**(weights or {}), **parameters}, lambda: run(self.model, inputs))
@@ -257,7 +257,7 @@ class Gradients:
             return paired(logits) if self.classifier.bound.extractor.paired else logits
 
     def _find_output(self, inputs: Any) -> int | None:
-        """Find which of the model's outputs are the logits; None where only the layer's own output is."""
+        """Return which of the model's outputs are the logits; None if only the layer's own output is."""
         named = terms(self.layer)
         with evaluating(self.model), eagerly(self.model):
             with recording({name: self.model.get_submodule(name) for _, name in named}) as calls:
@@ -274,7 +274,7 @@ class Gradients:
         return place
 
     def _activation_bytes(self, inputs: Any) -> int:
-        """Bytes of all modules' outputs for one sample."""
+        """Return the bytes of all modules' outputs for one sample."""
         sizes: list[int] = []
 
         def count(module: nn.Module, args: Any, output: Any) -> None:
@@ -309,17 +309,17 @@ def _check_finite(values: Tensor) -> None:
 
 
 Function = Callable[[Mapping[str, Tensor], Any, Tensor], Any]
-"""Of parameters, the inputs of one sample as a batch of one, and its class (1,)."""
+"""A function of parameters, the inputs of one sample as a batch of one, and its class (1,)."""
 
 
 class NotMappedError(Exception):
-    """The model cannot be mapped over samples; the message says in which module, and why."""
+    """The model does not support ``vmap``; the message names the module and the reason."""
 
 
 def map_samples(
     model: nn.Module, function: Function, parameters: Mapping[str, Tensor], inputs: Any, classes: Tensor
 ) -> Any:
-    """Call ``function`` for every sample of a batch at once, by ``vmap``, and stack what it returns.
+    """Call ``function`` for every sample of a batch at once, by ``vmap``, and stack the results.
 
     The model is in eval mode meanwhile, and gradients are enabled.
 
@@ -335,7 +335,7 @@ def map_samples(
 
     def mapped() -> Any:
         with evaluating(model), torch.enable_grad(), eagerly(model), warnings.catch_warnings():
-            # It is meant for torch's developers.
+            # The warning is meant for torch's developers.
             warnings.filterwarnings("ignore", message="There is a performance drop")
             return vmap(one, (None, each_part(inputs, _row_axis), 0))(parameters, inputs, classes)
 
@@ -359,7 +359,7 @@ def _culprit(model: nn.Module, call: Callable[[], Any]) -> str:
 
 @contextmanager
 def _entered(model: nn.Module) -> Iterator[list[str]]:
-    """Keep a list of the modules that were entered and not left."""
+    """Maintain a list of the modules that are being called."""
     entered: list[str] = []
     with ExitStack() as hooks:
         for name, module in model.named_modules():
@@ -370,10 +370,10 @@ def _entered(model: nn.Module) -> Iterator[list[str]]:
 
 
 def _row_axis(part: Any) -> int | None:
-    """Return 0 where a part of a batch has a row per sample, None where all samples share it."""
+    """Return 0 if a part of a batch has one row per sample, None if all samples share it."""
     return 0 if isinstance(part, Tensor) and part.ndim > 0 else None
 
 
 def _as_batch(part: Any) -> Any:
-    """Make a batch of what ``vmap`` gives for one sample."""
+    """Make a batch of one from a sample of ``vmap``."""
     return part[None] if isinstance(part, Tensor) else part

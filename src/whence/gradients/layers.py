@@ -1,4 +1,4 @@
-"""Per-sample gradients layer by layer: what went into a layer, and the derivative by what came out."""
+"""Per-sample gradients layer by layer: the inputs of a layer, and the derivatives by its outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from whence.gradients.products import batches_of
 from whence.model.modules import evaluating
 
 Vectors = Callable[[Tensor, slice], list[Tensor]]
-"""Of logits (B, K) and the places of their samples, the derivatives (B, K) by them to be carried back."""
+"""A function of logits (B, K) and the indices of their samples, which returns derivatives (B, K)."""
 
 _BLOCK = 2048
 
@@ -42,7 +42,7 @@ Batches = Iterator[list[list[Record]]]
 
 
 class HeadOnly:
-    """The last layer, from the features alone."""
+    """The last layer, computed from features."""
 
     def __init__(self, classifier: Classifier, features: Tensor) -> None:
         self.classifier, self.features = classifier, features
@@ -65,7 +65,7 @@ class HeadOnly:
 
 
 class AllLayers:
-    """Every trainable ``nn.Linear`` and ``nn.Conv2d`` without groups, by hooks that are removed again.
+    """Every trainable ``nn.Linear`` and ``nn.Conv2d`` without groups, by temporary hooks.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class AllLayers:
 
     @contextmanager
     def _watching(self) -> Iterator[dict[str, list[tuple[Tensor, Tensor]]]]:
-        """Collect of every call of a layer its input, and a zero that is added to its output."""
+        """Collect the input of every call of a layer, and a zero that is added to its output."""
         calls: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in self.names}
 
         def hook_for(name: str) -> Any:
@@ -163,14 +163,14 @@ def _supported(module: nn.Module) -> bool:
 
 
 def _rows(layer: nn.Module, x: Tensor) -> Tensor:
-    """What meets the weights at every place, (B, T, i), a constant 1 last for a bias."""
+    """Return the inputs of the weights at every place, (B, T, i), with a constant 1 last for a bias."""
     rows = _patches(layer, x) if isinstance(layer, nn.Conv2d) else x.reshape(len(x), -1, x.shape[-1])
     rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
     return rows if layer.bias is None else functional.pad(rows, (0, 1), value=1.0)
 
 
 def _patches(layer: nn.Conv2d, x: Tensor) -> Tensor:
-    """The patches (B, T, i·h·w) that a convolution sees."""
+    """Return the patches (B, T, i·h·w) of a convolution."""
     reach = [d * (k - 1) for d, k in zip(layer.dilation, layer.kernel_size, strict=True)]
     if layer.padding == "same":
         sides = [(r // 2, r - r // 2) for r in reach]
@@ -184,7 +184,7 @@ def _patches(layer: nn.Conv2d, x: Tensor) -> Tensor:
 
 
 def _places(layer: nn.Module, derivative: Tensor) -> Tensor:
-    """Derivatives (B, T, o)."""
+    """Return derivatives (B, T, o)."""
     if isinstance(layer, nn.Conv2d):
         return derivative.flatten(2).transpose(1, 2)
     return derivative.reshape(len(derivative), -1, derivative.shape[-1])

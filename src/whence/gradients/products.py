@@ -21,7 +21,7 @@ Labelled = Iterator[tuple[Any, Tensor]]
 
 
 class Collected(NamedTuple):
-    """Gradients as rows (n, k), projected or whole, their lengths (n,) before, and the values (n,)."""
+    """Gradients as rows (n, k), projected or not, their norms (n,) before projection, and values (n,)."""
 
     rows: Tensor
     lengths: Tensor
@@ -40,12 +40,12 @@ class LastLayer:
         self.head: Classifier = classifier if weights is None else self._at(self._head)
 
     def features(self, inputs: Any) -> Tensor:
-        """Features (B, d) of inputs as the model takes them."""
+        """Compute features (B, d) of the model's inputs."""
         features: Tensor = self._at(lambda: self.classifier.bound.extractor(inputs))
         return features.to(self.classifier.weight)
 
     def factors(self, scalar: Loss, features: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
-        """Return r (B, K) and (f, 1) (B, d + 1), of which the gradients are outer products."""
+        """Return r (B, K) and (f, 1) (B, d + 1), whose outer products are the gradients."""
         residuals = logit_gradients(scalar, self.head.logits(features), classes)
         return residuals, self.head.with_bias(features)
 
@@ -56,13 +56,13 @@ class LastLayer:
     def _at(self, function: Callable[[], Any]) -> Any:
         if self.weights is None:
             return function()
-        # Nobody else may run the model while it has other weights.
+        # Nothing else may run the model while it has other weights.
         with evaluating(self.classifier.model):
             return at(self.classifier.model, self.weights, function)
 
 
 class LastLayerGradients:
-    """Gradients of a scalar of the logits by the last layer's weight and bias, a row per sample (B, P).
+    """Gradients of a scalar of the logits by the last layer's weight and bias, one row per sample (B, P).
 
     A row is r ⊗ (f, 1): class after class the features, and where the layer has a bias a 1 after them. The
     layer counts whether frozen or not. It is used as ``Gradients`` is, without any pass back through a model.
@@ -109,7 +109,7 @@ class Factored:
         return {"residuals": residuals, "features": features}
 
     def between(self, kept: Kept, x: Any, features: Tensor, classes: Tensor, cosine: bool = False) -> Tensor:
-        """Inner products (B, N), or cosines, of tests' and training gradients, factor by factor."""
+        """Compute inner products (B, N), or cosines, of tests' and training gradients, from their factors."""
         batches = self._features(x, features, classes)
         pairs = [self.layer.factors(self.scalar, *batch) for batch in batches]
         factors = map(torch.cat, zip(*pairs, strict=True))
@@ -127,30 +127,30 @@ class Factored:
                 yield self.layer.features(inputs), labels
 
     def squares(self, kept: Kept) -> Tensor:
-        """Squared lengths (N,) of the training gradients, ‖r‖²(‖f‖² + 1)."""
+        """Return squared norms (N,) of the training gradients, ‖r‖²(‖f‖² + 1)."""
         return (kept["residuals"] ** 2).sum(1) * (kept["features"] ** 2).sum(1)
 
 
 @dataclass(frozen=True)
 class Stored:
-    """Gradients kept as rows (N, k), projected or whole, with their exact lengths."""
+    """Gradients stored as rows (N, k), projected or not, with their exact norms."""
 
     gradients: Gradients | LastLayerGradients
     projection: Projection | None
     weights: Weights | None
 
     def between(self, kept: Kept, x: Any, features: Tensor, classes: Tensor, cosine: bool = False) -> Tensor:
-        """Multiply rows; cosines are those of the rows, so that they lie in [−1, 1] when projected too."""
+        """Multiply rows; cosines are those of the rows, so that they are in [−1, 1] after projection too."""
         batches = batches_of(self.gradients.classifier, x, classes)
         return inner(self._collect(batches, len(classes)).rows, kept["rows"], cosine)
 
     def squares(self, kept: Kept) -> Tensor:
-        """Lengths before the projection."""
+        """The norms before the projection."""
         return kept["squares"]
 
     @property
     def width(self) -> int:
-        """The number k of a row's entries."""
+        """The length k of a row."""
         return self.gradients.n_parameters if self.projection is None else self.projection.dimension
 
     def training_rows(self, training: Training, show_progress: bool) -> Collected:
@@ -164,7 +164,7 @@ class Stored:
         start = 0
         for batch in batches:
             for part, values in self.gradients.with_values(*batch, self.weights):
-                # Made once: a growing list next to large temporary rows leaves the heap full of holes.
+                # Allocated once: a growing list next to large temporary rows fragments the heap.
                 if out is None:
                     out = Collected(part.new_empty(n, self.width), part.new_empty(n), part.new_empty(n))
                 rows = slice(start, start := start + len(part))
@@ -177,7 +177,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Streamed:
-    """Gradients by all parameters, none of which are kept: every call computes those of the training set."""
+    """Gradients by all parameters that are not stored: every call computes those of the training set."""
 
     gradients: Gradients
     weights: Weights | None
@@ -185,14 +185,14 @@ class Streamed:
     show_progress: bool
 
     def check(self) -> None:
-        """Check that there will be gradients."""
+        """Check that gradients can be computed."""
         self.gradients.check(next(iter(self.batches))[0])
 
     def between(self, kept: Kept, x: Any, features: Tensor, classes: Tensor, cosine: bool = False) -> Tensor:
         """Pass through the training set for as many tests as fit into memory, until all are done."""
         batches = batches_of(self.gradients.classifier, x, classes)
         pieces = (part for batch in batches for part in self.gradients(*batch, self.weights))
-        # As much again as the gradients of the training samples that are computed meanwhile.
+        # Twice the memory, for the gradients of the training samples.
         most = max(1, self.gradients.memory // (self.gradients.n_parameters * self.gradients.itemsize))
         return torch.cat([self._pass(block, cosine) for block in _gathered(pieces, most)])
 
@@ -209,18 +209,18 @@ class Streamed:
 
 
 Products = Factored | Stored | Streamed
-"""How gradients are kept and multiplied, at the model's own weights or at others."""
+"""A storage of gradients with products, at the model's own or other weights."""
 
 
 def inner(a: Tensor, b: Tensor, cosine: bool) -> Tensor:
-    """Inner products, or cosines, of the rows of a (B, P) and b (N, P), shape (B, N)."""
+    """Compute inner products, or cosines, of the rows of a (B, P) and b (N, P), shape (B, N)."""
     return _unit(a) @ _unit(b).T if cosine else a @ b.T
 
 
 def _unit(rows: Tensor) -> Tensor:
-    """Scale rows to length 1; rows of zeros stay."""
+    """Normalise rows to length 1; rows of zeros stay zero."""
     tiny = torch.finfo(rows.dtype).tiny
-    # By the largest entry first: the squares of a confident sample's gradient are below the smallest float32.
+    # By the largest entry first: squares of a confident sample's gradient underflow in float32.
     rows = rows / rows.abs().amax(1, keepdim=True).clamp(min=tiny)
     lengths: Tensor = rows.norm(dim=1, keepdim=True)
     return rows / lengths.clamp(min=tiny)
@@ -234,12 +234,12 @@ def batches_of(classifier: Classifier, x: Any, classes: Tensor) -> Labelled:
 
 
 def progress(batches: Batches, what: str, show: bool) -> Labelled:
-    """Return the training set in batches, with a bar."""
+    """Yield the training set in batches, with a progress bar."""
     return watched(batches, len(batches), what, show, lambda batch: len(batch[1]))
 
 
 def _gathered(pieces: Iterator[Tensor], most: int) -> Iterator[Tensor]:
-    """Put rows that come in pieces together to blocks of at most ``most``, or of one piece."""
+    """Merge pieces of rows to blocks of at most ``most`` rows, or of one piece."""
     block: list[Tensor] = []
     for piece in pieces:
         if block and sum(map(len, block)) + len(piece) > most:

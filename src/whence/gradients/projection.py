@@ -1,4 +1,4 @@
-"""A random projection of gradients that is generated from its seed: a sign per parameter, and no matrix."""
+"""A random projection of gradients, generated from a seed: one sign per parameter, without a matrix."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def check_dimension(name: str, value: Any) -> Dimension:
 
 
 def projection_for(dimension: Dimension, n_parameters: int, seed: int) -> Projection | None:
-    """Make the projection of gradients with P parameters; None where they stay whole.
+    """Make the projection of gradients with P parameters; None for no projection.
 
-    "auto" is 2,048 dimensions for gradients that have more, None is none, and a number is taken at its word.
+    "auto" is 2,048 dimensions for longer gradients; None means no projection.
     """
     if dimension == "auto":
         dimension = AUTO_DIMENSION if n_parameters > AUTO_DIMENSION else None
@@ -80,7 +80,7 @@ class Projection:
 
     @cached_property
     def _drawn(self) -> tuple[Ints, Array]:
-        """Places (blocks,) that blocks are rotated by, and signs (P,) of the coordinates, a byte each."""
+        """Random offsets (blocks,) of the blocks, and signs (P,) of the coordinates, one byte each."""
         k, P = self.dimension, self.n_parameters
         stream = np.random.Philox(key=self.seed)
         places = (stream.random_raw(-(-P // k)) % np.uint64(k)).astype(np.int64)
@@ -90,9 +90,9 @@ class Projection:
 
 @numba.njit(cache=True, nogil=True)
 def add_blocks(out: Floats, rows: Floats, signs: Array, places: Ints) -> None:
-    """Add the blocks of rows (B, P) to out (B, k): thousands of small steps, which torch would take long for.
+    """Add the blocks of rows (B, P) to out (B, k): thousands of small steps, which are slow in torch.
 
-    One block after the other, so that sums have the same order in every batch and on every device.
+    One block after another, so that sums have the same order in every batch and on every device.
     """
     k, P = out.shape[1], rows.shape[1]
     for i in range(len(rows)):
@@ -111,7 +111,7 @@ def _add_signed(out: Floats, part: Floats, signs: Array) -> None:
 
 
 def add_blocks_on_device(out: Tensor, rows: Tensor, signs: Tensor, places: list[int]) -> None:
-    """Do the same by torch."""
+    """Do the same in torch."""
     k, P = out.shape[1], rows.shape[1]
     for block, place in enumerate(places):
         columns = slice(block * k, min((block + 1) * k, P))

@@ -24,13 +24,13 @@ _LOSSES = 'None, for the cross-entropy, "logit", or a function of logits and cla
 
 
 def check_loss(name: str, value: Any) -> Any:
-    """Return what gradients are taken of."""
+    """Return the scalar of the gradients."""
     return value if value == "logit" and isinstance(value, str) else check_callable(name, value, _LOSSES)
 
 
 @dataclass(frozen=True, eq=False)
 class WeightedProducts:
-    """Inner products at several sets of weights, added up with a rate for each."""
+    """Inner products at several sets of weights, summed with one rate each."""
 
     products: Sequence[Products]
     rates: Sequence[float]
@@ -40,7 +40,7 @@ class WeightedProducts:
     cosine: bool
 
     def between(self, tests: Any) -> Tensor:
-        """Scores (B, M) of tests: cosines where these are asked for."""
+        """Compute scores (B, M) of tests; cosines if requested."""
         parts = zip(self.rates, self.products, self.kept, strict=True)
         x, features, classes = tests.x, tests.features, tests.targets
         return reduce(
@@ -49,7 +49,7 @@ class WeightedProducts:
         )
 
     def squares(self) -> Tensor:
-        """Squared lengths (M,) of the training gradients, without a projection; cosines of 1."""
+        """Compute squared norms (M,) of the training gradients, before projection; 1 for cosines."""
         if self.cosine:
             return torch.ones(len(self.labels), device=self.labels.device)
         if self.model is not None:
@@ -60,7 +60,7 @@ class WeightedProducts:
 
 @dataclass(frozen=True)
 class GradientRecipe:
-    """How a method computes, keeps and multiplies gradients; its parameters are those of ``GradDot``."""
+    """How a method computes, stores and multiplies gradients; its parameters are those of ``GradDot``."""
 
     params: str
     projection: Dimension
@@ -76,22 +76,22 @@ class GradientRecipe:
 
     @property
     def scalar(self) -> Loss:
-        """What is differentiated."""
+        """The scalar that is differentiated."""
         return own_logit if self.loss == "logit" else self.loss or cross_entropy
 
     @property
     def kind(self) -> Kind | None:
-        """Which gradients it keeps that other methods could share; None where it keeps none."""
+        """The kind of stored gradients, which methods can share; None if none are stored."""
         whole = self.params == "all" and self.projection is not None
         return Kind(self.scalar, self.projection, self.seed) if whole else None
 
     @property
     def streamed(self) -> bool:
-        """Whether it keeps nothing, and reads the training set for every call."""
+        """Whether nothing is stored, and the training set is read in every call."""
         return self.params == "all" and self.projection is None
 
     def check(self) -> None:
-        """Raise where the last layer's gradients, which are exact, are to be projected."""
+        """Raise if the last layer's gradients, which are exact, should be projected."""
         if self.params == "last" and self.projection not in ("auto", None):
             raise InvalidInputError(
                 '\'projection\' must be left at "auto" with params="last", whose products are exact without '
@@ -104,7 +104,7 @@ class GradientRecipe:
         points: Sequence[Weights | None] = (None,),
         gradients: GradientBank | None = None,
     ) -> Kept:
-        """Return what is kept of the training set at each set of weights; None is the model's own."""
+        """Return the storage of gradients at each set of weights; None is the model's own."""
         arrays: dict[str, Tensor] = {}
         batches = training.batches if self.streamed else None
         for i, products in enumerate(self._products(training.classifier, points, batches)):
@@ -120,15 +120,15 @@ class GradientRecipe:
         return arrays
 
     def layout(self, classifier: Classifier) -> Layout:
-        """Return the shapes of what ``learn`` returns at the model's own weights."""
+        """Return the shapes of the tensors of ``learn`` at the model's own weights."""
         if self.params == "last":
             return {"0.residuals": ("N", "K"), "0.features": ("N", "e")}
-        assert self.kind is not None  # nothing is saved then
+        assert self.kind is not None  # otherwise nothing is saved
         stored = self.kind.stored(classifier, self.memory, self.show_progress)
         return {"0.rows": ("N", stored.width), "0.squares": ("N",)}
 
     def open(self, fitted: Any, cosine: bool = False) -> WeightedProducts:
-        """Build what scores are computed with from what was learned."""
+        """Build the computation of scores from the learned tensors."""
         points = fitted.given.get("points", (None,))
         batches = fitted.batches if self.streamed else None
         starts = [f"{i}." for i in range(len(points))]
@@ -145,7 +145,7 @@ class GradientRecipe:
         )
 
     def unsaved(self, name: str) -> str:
-        """Say why a fit is not saved; empty where it is."""
+        """Return why a fit is not saved; empty if it is."""
         if self.streamed:
             return f"{name} without a projection keeps no cache that is worth saving"
         if self.loss not in (None, "logit"):

@@ -1,4 +1,4 @@
-"""Adapters to other libraries, each imported when it is asked for: captum, quanda, cleanlab."""
+"""Adapters for captum, quanda and cleanlab, each imported on first use."""
 
 from __future__ import annotations
 

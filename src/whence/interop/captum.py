@@ -1,4 +1,4 @@
-"""Any attribution method in the form that captum has for the influence of training samples."""
+"""Any attribution method as a ``DataInfluence`` of captum."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from whence.core.naming import lazy_names
 from whence.core.ranking import Ranked, TopK
 
 if TYPE_CHECKING:
+    from whence.attribution.what_if import WhatIf
     from whence.gradients.bank import GradientBank
     from whence.methods.arnoldi import Arnoldi
     from whence.methods.dualda import DualDA
@@ -52,6 +53,7 @@ __all__ = [
     "Similarity",
     "TopK",
     "TracIn",
+    "WhatIf",
     "get",
     "load",
     "names",
@@ -68,6 +70,7 @@ def load(
     preprocess: Callable[[Any], Any] | None = None,
     collate_fn: Callable[[list[Any]], Any] | None = None,
     tokenizer: Any = None,
+    feature_names: Sequence[str] | None = None,
     cache_dir: str | PathLike[str] | None = None,
 ) -> Attributor:
     """Read a saved attributor.
@@ -77,22 +80,28 @@ def load(
     path
         The file that ``save`` wrote.
     model
-        The model it was fitted on, needed to attribute inputs; features can be attributed without it.
+        The model it was fitted on, or the estimator of scikit-learn, needed to attribute inputs; features can
+        be attributed without it.
         A model with other weights is refused with StoreError, which says what differs. Of an ensemble, its
         models in their order.
-    data, preprocess, collate_fn, tokenizer
+    data, preprocess, collate_fn, tokenizer, feature_names
         The training set as it was given to ``fit``, needed to explain: a file does not hold it. A few of its
         samples are compared with those that were fitted, and again all that are shown: another set is
         refused with InvalidInputError, which says what differs.
     cache_dir
         The folder with the features, of a file that was saved with ``features="bank"``. All rows of the bank
         are compared with their checksum, which reads it once; a bank that is missing or changed is refused
-        with StoreError. Then rows are read as they are needed.
+        with StoreError. Then rows are read on demand.
     """
     from whence.attribution import saving
 
     def find(name: str) -> type[Attributor] | None:
         return METHODS.get(name) if name in METHODS else None
 
-    form = {"preprocess": preprocess, "collate_fn": collate_fn, "tokenizer": tokenizer}
+    form = {
+        "preprocess": preprocess,
+        "collate_fn": collate_fn,
+        "tokenizer": tokenizer,
+        "feature_names": feature_names,
+    }
     return saving.load(find, path, model, data, form, cache_dir)

@@ -32,10 +32,10 @@ class Arnoldi(Attributor):
     """Attribute predictions by influence functions on the largest eigenvectors of the curvature.
 
     The score of training sample i for class c at x is τ_c(x, i) = (1/N) Σ_j (g(x, c)·q_j)(g_i·q_j)/(λ_j +
-    damping), g the gradients of the cross-entropy and (λ_j, q_j) the largest eigenpairs of the Gauss–Newton
-    matrix of the mean training loss, for the last layer its Hessian. It estimates what the loss of x for c
-    grows by when i is left out, so **positive is evidence for the target class**. The eigenpairs are Ritz
-    pairs of a Krylov space that starts at a random vector; what is orthogonal to them counts for nothing.
+    damping), where g are gradients of the cross-entropy and (λ_j, q_j) the largest eigenpairs of the
+    Gauss–Newton matrix of the mean training loss, or of its Hessian for the last layer. It estimates the
+    increase of the loss of x for c when i is left out, so **positive is evidence for the target class**. The
+    eigenpairs are Ritz pairs of a Krylov space from a random vector; the orthogonal complement is ignored.
 
     Parameters
     ----------
@@ -44,17 +44,17 @@ class Arnoldi(Attributor):
     damping
         Added to the eigenvalues, above 0.
     dimension
-        Of the Krylov space: products of the curvature with a vector.
+        Dimension of the Krylov space, the number of products of the curvature with a vector.
     projections
-        Eigenpairs to keep, the largest. Those that rounding may have made are never kept.
+        Number of the largest eigenpairs to keep. Eigenpairs within rounding error are never kept.
     n_samples
-        Training samples, drawn at random, of which the curvature is taken; None is all of them.
+        Number of training samples for the curvature, drawn at random; None uses all.
     seed
         Makes a run repeatable.
 
     Attributes
     ----------
-    eigenvalues_ : (k,) the eigenvalues that were kept, largest first
+    eigenvalues_ : (k,) the kept eigenvalues, largest first
     """
 
     name: ClassVar[str] = "arnoldi"
@@ -115,11 +115,11 @@ class Arnoldi(Attributor):
 def eigenpairs(
     curvature: Curvature, start: Tensor, dimension: int, rows: Ints | None = None, show_progress: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Find eigenvalues (k,) and eigenvectors (k, P) of the curvature in a Krylov space, largest first.
+    """Compute eigenvalues (k,) and eigenvectors (k, P) of the curvature in a Krylov space, largest first.
 
-    Arnoldi's iteration with every vector made orthogonal to all before, twice, since once leaves what
-    rounding makes of it. It ends early where the space is closed under the curvature. Eigenvalues within
-    rounding of zero are left out.
+    Each vector of the Arnoldi iteration is orthogonalised twice against all previous ones, to remove rounding
+    errors. The iteration ends early if the space is invariant under the curvature. Eigenvalues within
+    rounding error of zero are left out.
     """
     basis = start.new_zeros(min(dimension, len(start)), len(start))
     H = start.new_zeros(len(basis), len(basis), dtype=torch.float64)

@@ -16,7 +16,8 @@ from whence.attribution.base import Attributor, Capabilities, register
 from whence.attribution.fitted import Fitted, Tests
 from whence.attribution.parameters import parameter
 from whence.core.checks import check_count, check_flag
-from whence.core.ranking import TopK
+from whence.core.ranking import TopK, padded
+from whence.features.metric import LearnsMap, MetricName, check_metric
 from whence.features.training import Training
 from whence.model.layers import Asked, check_layers
 from whence.surrogate.agreement import Faithfulness
@@ -27,6 +28,7 @@ from whence.surrogate.surrogate import Surrogate
 from whence.tasks import Task
 
 if TYPE_CHECKING:
+    from whence.attribution.what_if import WhatIf
     from whence.explanation import Bands, ConceptExplanation, Trace
     from whence.features import Novelty
     from whence.relevance.concepts import Concepts
@@ -39,25 +41,27 @@ if TYPE_CHECKING:
 class DualDA(Attributor):
     """Attribute predictions to training samples by the dual of a multiclass support vector machine.
 
-    A Crammer–Singer machine with weights W = Σ_i λ_i f_iᵀ replaces the model's last linear layer. The score
-    of training sample i for class c at x is τ_c(x, i) = λ_ic f_i·f(x), **positive is evidence for the target
-    class**, and the scores of all samples sum to the surrogate's logit w_c·f(x). Most λ_i are zero, and only
-    the support vectors' features are kept. Self-influence is λ_{i,y_i}‖f_i‖², never negative.
+    A Crammer–Singer support vector machine, the surrogate, replaces the model's last linear layer. Its
+    weights are a sum over training samples, W = Σ_i λ_i z_iᵀ, with features z = φ(f) read by a ``metric``.
+    The score of training sample i for class c at x is τ_c(x, i) = λ_ic z_i·z(x). **Positive supports the
+    target class.** The scores of all samples sum to the surrogate's logit w_c·z(x). Most λ_i are zero, and
+    only features of support vectors, the others, are kept. Self-influence is λ_{i,y_i}‖z_i‖² ≥ 0. ``top_k``
+    and ``explain`` rank by λ_ic z_i·(z(x) − z̄), relative to the mean of the training set: it shows what is
+    specific to the input, and sums to the logit less a base value.
 
-    Of other tasks (``whence.tasks``) the machine is another: of many labels a binary one per label; of
-    numbers a support vector regression, whose scores are positive where they pull the prediction up, and sum
-    to the prediction less its base, ``task_.base``.
+    Other tasks (``whence.tasks``) have other surrogates. With many labels it is a binary machine per label.
+    For regression it is a support vector regression: scores are positive where they pull the prediction up,
+    and sum to the prediction less ``task_.base``.
 
     Parameters
     ----------
     C
-        Weight of the loss in ½‖W‖² + C Σ_i loss_i. ``"auto"`` chooses the value whose surrogate agrees best
-        with the model (see ``C_path_``); a number is taken as it is. Smaller is denser.
+        Weight of the loss in ½‖W‖² + C Σ_i loss_i. ``"auto"`` chooses a value at which the surrogate agrees
+        with the model and the strongest samples depend on the input; print ``C_path_`` to see the
+        alternatives. A smaller C has more support vectors and is more specific to the input.
     bias
-        Append a constant to the features, so that the bias is attributed too. It is as long as the features,
-        the root of their mean squared norm (``constant_``), so that features in other units give the same
-        attributions at the C that belongs to them, and features with a common offset nearly the same
-        surrogate; C itself weighs the loss as ever.
+        Append a constant to the features, so that the bias is attributed too. The constant is the root mean
+        square norm of the features (``constant_``), so that attributions do not depend on their units.
     tol
         Relative duality gap to reach; at 1e-6 the top proponents no longer change.
     seed
@@ -71,15 +75,18 @@ class DualDA(Attributor):
     device
         Where the features and scores are computed; None is the model's device, or the CPU for features.
     layers
-        What goes into which layers is a feature: "last", the last linear one's, as the paper has it; "all",
-        every distinct tensor that a linear or convolutional layer reads; a number, so many of these from
-        the end; a list of names; "auto", up to 5 of all. Several are put side by side, each at a mean
-        squared norm of 1 (``layers_``), and scores then sum over layers too.
-    normalise
-        Divide the features of every sample, of training and of tests, by their Euclidean length before the
-        surrogate reads them, so that long feature vectors do not lead every list. Scores are then
-        τ_c(x, i) = λ_ic f_i·f(x)/(‖f_i‖‖f(x)‖) and still sum to the surrogate's logit; a vector of zeros
-        stays one. What is given and kept as features is as the model makes it.
+        Layers whose inputs are the features: "last", the last linear layer, as in the paper; "all", every
+        linear and convolutional layer; an int n, the last n of these; a list of names; "auto", up to 5 of
+        all. Inputs of several layers are concatenated, each scaled to a mean squared norm of 1
+        (``layers_``).
+    metric
+        How features are read before they are compared: "whitened", less the mean of the training set, with
+        the directions of largest spread scaled down, and divided by their length; "centred", less the mean;
+        "unit", divided by their length; "raw", unchanged, as in the paper. "auto" is "whitened" for classes
+        and labels, and "centred" for numbers, which depend on the length of features. Or a
+        ``whence.features.Metric``, or an object whose ``fit(features)`` returns a
+        ``whence.features.FeatureMap``. Raw dot products are dominated by the mean and by long vectors, so
+        that few samples lead the lists of all inputs.
     show_progress
         Show progress bars.
 
@@ -87,18 +94,19 @@ class DualDA(Attributor):
     ----------
     lam_ : csr_array (train, class), λ: the global attributions
     coef_ : (class, d) float64 weights W, with the bias as a last column when ``bias`` is set: logits are
-        ``f @ coef_[:, :d].T + coef_[:, d]``, with ``normalise`` of f at unit length
+        ``z @ coef_[:, :d].T + coef_[:, d]`` with z = ``metric_(f)``
+    metric_ : FeatureMap, the metric that was learned: z = φ(f)
     support_ : (S,) int64, training samples with λ_i ≠ 0, ascending
-    vectors_ : (S, d) float32 tensor, the support vectors' features; with ``normalise`` at unit length
+    vectors_ : (S, d) float32 tensor, the support vectors' features z_i as read
     gap_ : float, relative duality gap (P(W) − D(λ))/P(W) of ``coef_`` and ``lam_``
-    constant_ : float, what follows the features to carry the bias, 0 without one: τ = λ_ic (f_i·f(x) + b²)
+    constant_ : float, what follows the features to carry the bias, 0 without one: τ = λ_ic (z_i·z(x) + b²)
     C_ : float, the C that was used
-    kappa_ : float or None, C·N·mean‖f‖², by which C compares across data sets; None without a bias
+    kappa_ : float or None, C·N·mean‖z‖², by which C compares across data sets; None without a bias
     C_path_ : CChoice or None, how C was chosen; print it
-    agreement_ : float or None, share of training samples for which the surrogate names the model's class,
-        among up to 3,000 that had no part in choosing C; of many labels the share of labels, of numbers R²;
-        None without a head, or where C was chosen on fewer than 100. The surrogate is fitted on them as on
-        all others: for new inputs ask ``faithfulness``
+    agreement_ : float or None, share of training samples for which the surrogate predicts the model's class,
+        among up to 3,000 that had no part in choosing C; with many labels the share of labels, for
+        regression R²; None without a head, or where C was chosen on fewer than 100. The surrogate is fitted
+        on them, too: for new inputs call ``faithfulness``
     cache_bytes_ : int, size of λ, W, the support vectors' features and the head
     history_ : tuple of Change, what ``update`` changed since the fit, the oldest first; print one
 
@@ -122,9 +130,10 @@ class DualDA(Attributor):
     max_seconds: float | None = None
     device: str | torch.device | None = None
     layers: Asked | list[str] = parameter("last", check_layers)
-    normalise: bool = parameter(False, check_flag)
+    metric: MetricName | LearnsMap = parameter("auto", check_metric)
 
     name: ClassVar[str] = "dualda"
+    learned: ClassVar[tuple[str, ...]] = surrogates.LEARNED
     capabilities: ClassVar[Capabilities] = Capabilities(
         last_layer_only=True,
         memory="d numbers per support vector, often a small part of N; N × d while fitting",
@@ -138,16 +147,37 @@ class DualDA(Attributor):
 
     @overload
     def attribute(
-        self, x: Any = None, target: Any = None, *, features: Any = None, sparse: Literal[False] = False
+        self,
+        x: Any = None,
+        target: Any = None,
+        *,
+        features: Any = None,
+        sparse: Literal[False] = False,
+        against: Any = None,
+        relative: bool = False,
     ) -> Tensor: ...
     @overload
     def attribute(
-        self, x: Any = None, target: Any = None, *, features: Any = None, sparse: Literal[True]
+        self,
+        x: Any = None,
+        target: Any = None,
+        *,
+        features: Any = None,
+        sparse: Literal[True],
+        against: Any = None,
+        relative: bool = False,
     ) -> csr_array: ...
     def attribute(
-        self, x: Any = None, target: Any = None, *, features: Any = None, sparse: bool = False
+        self,
+        x: Any = None,
+        target: Any = None,
+        *,
+        features: Any = None,
+        sparse: bool = False,
+        against: Any = None,
+        relative: bool = False,
     ) -> Tensor | csr_array:
-        """Return scores τ_c(x, i) = λ_ic f_i·f(x) of a batch of inputs.
+        """Return scores τ_c(x, i) = λ_ic z_i·z(x) of a batch of inputs.
 
         Parameters
         ----------
@@ -161,6 +191,12 @@ class DualDA(Attributor):
             Features (B, d) of the tests instead of ``x``.
         sparse
             Return a CSR matrix of the target's support vectors instead of the dense tensor.
+        against
+            Another class, by number or name, or one per test, or "runner-up": score evidence for the target
+            over that class, (λ_ic − λ_ic') z_i·z(x).
+        relative
+            Score what sets the tests apart: λ_ic z_i·(z(x) − z̄), relative to the mean z̄ of the training
+            set, or of class ``against``. A row then sums to the logit less ``base_values``.
 
         Returns
         -------
@@ -171,40 +207,112 @@ class DualDA(Attributor):
         tests = self._tests(x, target, features)
         expansion = self.fitted_.require_surrogate().expansion
         score = expansion.sparse if check_flag("sparse", sparse) else expansion.dense
-        return score(tests.features, tests.targets)
+        rivals = surrogates.rivals(self.fitted_, tests, against)
+        return score(tests.features, tests.targets, rivals, check_flag("relative", relative))
+
+    def top_k(
+        self,
+        x: Any = None,
+        k: int = 5,
+        target: Any = None,
+        *,
+        features: Any = None,
+        against: Any = None,
+        relative: bool = True,
+    ) -> TopK:
+        """Find the k strongest proponents and opponents of each test, without the (test, train) matrix.
+
+        Proponents have positive scores, evidence for the target class, largest first; opponents have
+        negative ones, most negative first. Where a test has fewer than k of a sign, the rest is padded with
+        index −1 and score 0.
+
+        Parameters
+        ----------
+        x, target, features, against
+            As for ``attribute``.
+        k
+            Samples per side.
+        relative
+            Rank by what sets the tests apart from the mean of the training set, as ``explain`` does; False
+            ranks by the τ that ``attribute`` returns unless asked otherwise.
+        """
+        fitted = self._check_fitted()
+        k = check_count("k", k, 1, padded(fitted.n_train))
+        tests = self._tests(x, target, features)
+        rivals = surrogates.rivals(fitted, tests, against)
+        sides = strongest(
+            fitted.require_surrogate(), tests.features, tests.targets, k, rivals,
+            check_flag("relative", relative),
+        )  # fmt: skip
+        return TopK(*sides, tests.targets)
+
+    def base_values(
+        self, x: Any = None, target: Any = None, *, features: Any = None, against: Any = None
+    ) -> Tensor:
+        """Return the base value of each test, (B,): its logit less the sum of its relative scores.
+
+        It is the surrogate's logit of the target at the mean of the training set; with ``against`` the
+        difference of two logits at the mean of that class. Arguments are those of ``attribute``.
+        """
+        tests = self._tests(x, target, features)
+        return surrogates.base_values(self.fitted_, tests, surrogates.rivals(self.fitted_, tests, against))
 
     def what_if(
         self,
-        features: Any,
+        x: Any = None,
         *,
         remove: Sequence[int] = (),
         relabel: Mapping[int, Any] | None = None,
         C: float | None = None,
-    ) -> Self:
-        """Return the explainer of the same model with other training samples, labels or C, solved again.
+        features: Any = None,
+        training_features: Any = None,
+    ) -> WhatIf:
+        """Report what would change without some training samples, with other labels, or with another C.
 
-        The surrogate is exact, not an estimate: the solver starts from this one's solution and goes on to
-        ``tol``. The model and its features stay as they are.
+        The surrogate is re-solved to ``tol``, starting from this one's solution: what it predicts is exact,
+        not an estimate. The model is not trained again, and its features stay unchanged.
 
         Parameters
         ----------
-        features : (train, d)
-            Of all training samples in their order, such as ``whence.features.extract`` gives; an explainer
-            itself keeps those of the support vectors only, and a sketch of the others, by which features of
-            another set are refused.
+        x
+            Tests, as for ``attribute``. None compares predictions for the training samples that are left.
         remove
             Training samples to leave out.
         relabel
-            New labels of training samples.
+            New labels, by the places of training samples.
         C
             Another C; None keeps this one's.
+        features
+            Features (B, d) of the tests instead of ``x``.
+        training_features : (train, d)
+            Of all training samples in their order, for an explainer that was loaded without its model and
+            data, or fitted on features. None finds or computes them.
+
+        Returns
+        -------
+        WhatIf: ``print`` says which predictions change; its ``explainer`` is the explainer with the change.
+
+        Examples
+        --------
+        >>> import torch, whence
+        >>> x, y = torch.randn(20, 4), torch.arange(20) % 2
+        >>> explainer = whence.DualDA(C=1e-2, show_progress=False).fit(torch.nn.Linear(4, 2), (x, y))
+        >>> answer = explainer.what_if(x[:3], remove=[4, 8])
+        >>> answer.question, answer.explainer.skipped_.tolist()
+        ('Without training samples 4 and 8', [4, 8])
         """
         from whence.attribution import updating
+        from whence.attribution.training_features import all_features
+        from whence.attribution.what_if import ask
 
-        fitted = self._check_fitted()
+        fitted, relabel = self._check_fitted(), {} if relabel is None else relabel
+        tests = None
+        if x is not None or features is not None:
+            tests = surrogates.read_features(fitted, x, features)[0]
+        X = all_features(fitted, training_features, "training_features")
         other = type(self)(**self.get_params(deep=False))
-        other.fitted_ = updating.what_if(fitted, self._solver(fitted.task), features, remove, relabel, C)
-        return other
+        other.fitted_ = updating.what_if(fitted, self._solver(fitted.task), X, remove, relabel, C)
+        return ask(fitted, other, tests, X, remove, relabel)
 
     def update(
         self,
@@ -215,13 +323,12 @@ class DualDA(Attributor):
         features: Any = None,
         cache_dir: str | PathLike[str] | None = None,
     ) -> Self:
-        """Change the training set: add samples, leave some out, give some other labels. C stays as it is.
+        """Change the training set: add samples, remove some, or correct labels. C stays the same.
 
-        The surrogate is that of a fit on the changed set with the same C, to ``tol``: only the features of
-        what is added are computed, and the solver starts from the solution there is. **Every sample keeps its
-        place**: what is left out scores 0 and is listed in ``skipped_``, what is added comes after the last
-        sample. ``history_`` says what was changed, and is saved. The model stays as it is, also where it was
-        not trained on what is added.
+        The surrogate is that of a fit on the changed set with the same C, to ``tol``. Only the features of
+        what is added are computed, and the solver starts from the present solution. **Every sample keeps its
+        place**: removed samples score 0 and are listed in ``skipped_``; added ones come after the last
+        sample. ``history_`` lists the changes, and is saved. The model is not trained again.
 
         Parameters
         ----------
@@ -264,7 +371,7 @@ class DualDA(Attributor):
 
         The training set is divided in two ``halves`` times, and the surrogate solved with the same C on
         either half, so that every sample is in as many of them. Of each of the k strongest samples
-        ``Stability.top_k`` then tells in how many halves that hold it it is among the k strongest again.
+        ``Stability.top_k`` then counts the halves with the sample in which it is among the k strongest again.
 
         Parameters
         ----------
@@ -304,11 +411,14 @@ class DualDA(Attributor):
         )
 
     def novelty(self, training: Any = None, *, k: int = 5, quantile: float = 0.99) -> Novelty:
-        """Make what shows how typical tests are of the training set, by their nearest training samples.
+        """Make what checks whether tests resemble the training set, by their nearest training samples.
 
-        Features are brought to unit length, and the distance of a test to its k-th nearest training sample is
-        compared with that of training samples to the others: beyond what ``quantile`` of these have, nothing
-        like the test was in the training set. It does not depend on classes, and is the same for every task.
+        Compared are the features at unit length and, where the explainer has its model and data, the inputs:
+        their values, direction and statistics (``whence.features.InputViews``). The distance of a test to its
+        k-th nearest training sample is set against that of training samples to the others: beyond what
+        ``quantile`` of these have, by all together, the test is unlike the training set. Inputs are those of
+        up to 20,000 training samples, at most 40 MB; tokens, and data that can only be read in order, are
+        compared by features alone. It does not depend on classes, and is the same for every task.
 
         Parameters
         ----------
@@ -326,8 +436,8 @@ class DualDA(Attributor):
         >>> x, y = torch.randn(40, 3), torch.arange(40) % 2
         >>> explainer = whence.DualDA(C=0.1, show_progress=False).fit(torch.nn.Linear(3, 2), (x, y))
         >>> why = explainer.explain(x[:2], novelty=explainer.novelty())
-        >>> why[0].typicality.neighbours[0].index, why[0].typicality.novel
-        (0, False)
+        >>> why[0].typicality.neighbours[0].index
+        0
         """
         from whence.attribution.typicality import make_novelty
 
@@ -344,7 +454,7 @@ class DualDA(Attributor):
         *,
         method: Method | None = None,
     ) -> list[ConceptExplanation]:
-        """Take the score of a pair apart into concepts: τ_c(x, i | v) = λ_ic (f(x)·v)(f_i·v).
+        """Split the score of a pair into concepts: τ_c(x, i | v) = λ_ic (f(x)·v)(f_i·v).
 
         Parameters
         ----------
@@ -378,7 +488,7 @@ class DualDA(Attributor):
         max_new_tokens: int = 20,
         bands: Bands | None = None,
     ) -> Trace:
-        """Trace what a language model writes to the passages of the corpus that it was tuned on.
+        """Trace what a language model generates to passages of the corpus that it was fine-tuned on.
 
         Every logit of every token of the answer is a sum over places of the corpus; ``Trace`` has the
         strongest of them, and the sums of whole documents. The model runs once for all tokens.
@@ -394,8 +504,8 @@ class DualDA(Attributor):
         max_new_tokens
             The longest that the model writes.
         bands
-            What ``faithfulness_by_frequency`` gave, to tell beside each token how often the surrogate is
-            right in places like it; None leaves it out.
+            What ``faithfulness_by_frequency`` returned, to show next to each token how often the surrogate
+            is right in places like it; None leaves it out.
         """
         from whence.attribution.tracing import PassageTracer
 
@@ -405,7 +515,7 @@ class DualDA(Attributor):
         )
 
     def faithfulness_by_frequency(self, documents: Any = None) -> Bands:
-        """Return in which share of places the surrogate names the token that a language model would write.
+        """Measure how often the surrogate predicts the token that a language model generates.
 
         Up to 3,000 places are looked at, of whole documents chosen at random by ``seed``, and sorted by how
         often the model's token was learned in the corpus.
@@ -421,7 +531,7 @@ class DualDA(Attributor):
         return PassageTracer(self).bands(documents, self.seed)
 
     def predict(self, x: Any = None, *, features: Any = None) -> Tensor:
-        """Label inputs, or features (B, d), by the surrogate; where labels are classes, (B,)."""
+        """Predict labels of inputs, or of features (B, d), by the surrogate; classes as (B,)."""
         fitted = self._check_fitted()
         return fitted.task.predict(surrogates.outputs(fitted, x, features))
 
@@ -466,7 +576,7 @@ class DualDA(Attributor):
         return scores[:, torch.as_tensor(fitted.used)] if len(fitted.skipped) else scores
 
     def score_self(self, fitted: Fitted) -> Tensor:
-        """Compute λ_{i,y_i}‖f_i‖² (M,)."""
+        """Compute λ_{i,y_i}‖z_i‖² (M,)."""
         return fitted.require_surrogate().self_influence()[torch.as_tensor(fitted.used)]
 
     def _needs_inputs(self) -> bool:
@@ -474,10 +584,6 @@ class DualDA(Attributor):
 
     def _open(self, fitted: Fitted) -> Surrogate:
         return fitted.require_surrogate()
-
-    def _rank(self, fitted: Fitted, tests: Tests, k: int) -> TopK:
-        sides = strongest(fitted.require_surrogate(), tests.features, tests.targets, k)
-        return TopK(*sides, tests.targets)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -487,4 +593,4 @@ class DualDA(Attributor):
         return surrogates.facts(fitted)
 
     def _solver(self, task: Task) -> HingeSolver:
-        return HingeSolver(task, surrogates.solver_options(self, self.normalise))
+        return HingeSolver(task, surrogates.solver_options(self))

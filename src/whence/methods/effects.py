@@ -1,4 +1,4 @@
-"""Effects: what would change without a sample, predicted by a surrogate that responds to each of them."""
+"""Effects: what would change without a training sample, predicted by a softmax surrogate."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from whence.attribution.parameters import one_of, parameter
 from whence.attribution.training_features import all_features
 from whence.core.arrays import Doubles
 from whence.errors import InvalidInputError
+from whence.features.metric import LearnsMap, MetricName, check_metric
 from whence.features.training import Training
 from whence.model.layers import Asked, check_layers
 from whence.surrogate.agreement import Faithfulness
@@ -33,52 +34,54 @@ if TYPE_CHECKING:
 @register
 @dataclass(eq=False)
 class Effects(Attributor):
-    """Predict what would change if a training sample were gone and the model trained again.
+    """Predict what would change if a training sample were removed and the model retrained.
 
     The score of sample i for class c at x is what its presence adds to the output for c: **positive when
     the sample raises the output of the target class**. τ of ``DualDA`` says what a logit is made of; an
-    effect says what would be missing, which others may make up for.
+    effect says what would be missing after the other samples have partly replaced it.
 
-    The surrogate is softmax regression on the model's features, min_W ½‖W‖² + C Σ_i ℓ(W f_i, y_i), whose
-    W = Σ_i λ_i f_iᵀ with λ_i = C (e_{y_i} − p_i). When sample i goes, W changes by −H⁻¹ (λ_i ⊗ f_i) to first
-    order, with H the Hessian: the others take up what they can. An output whose derivative by the logits is
-    s changes by −(s ⊗ f(x))ᵀ H⁻¹ (λ_i ⊗ f_i), and the score is the opposite of that.
+    The surrogate is softmax regression on the model's features, min_W ½‖W‖² + C Σ_i ℓ(W f_i, y_i), with
+    W = Σ_i λ_i f_iᵀ and λ_i = C (e_{y_i} − p_i). Without sample i, W changes by −H⁻¹ (λ_i ⊗ f_i) to first
+    order, where H is the Hessian. An output whose derivative by the logits is s changes by
+    −(s ⊗ f(x))ᵀ H⁻¹ (λ_i ⊗ f_i), and the score is the negative of that.
 
-    Of numbers the surrogate is ridge regression, with ½‖t_i − W f_i‖² instead of ℓ, t being the targets
-    less their mean and in units of their deviation, and effects are on the prediction, in the targets' own
-    units. What one sample does exactly is then its score over 1 − C f_iᵀH⁻¹f_i.
+    For regression the surrogate is ridge regression, with ½‖t_i − W f_i‖² instead of ℓ, where t are the
+    standardised targets; effects are on the prediction, in the targets' own units. The exact effect of one
+    sample is then its score over 1 − C f_iᵀH⁻¹f_i.
 
-    Features of several layers predict best: the last layer's alone leaves out how those before it learn.
+    Features of several layers predict best: the last layer alone ignores how earlier layers learn.
 
     Parameters
     ----------
     C
-        Weight of the loss; "auto" is 10,000/Σ_i‖f_i‖², or the smaller one at which the surrogate's loss on
-        the training set is the network's own: it should not know better.
+        Weight of the loss; "auto" is 10,000/Σ_i‖f_i‖², or a smaller value if the surrogate's loss on the
+        training set would otherwise be below the network's.
     bias
         Append a constant to the features, as ``DualDA`` does.
     layers
-        Which layers features come from, as for ``DualDA``; "auto" takes up to 5 of all.
+        Layers of the features, as for ``DualDA``; "auto" takes up to 5 of all.
     tol
-        Relative duality gap of the surrogate. Newton's method comes to a small one in a step more, and what
-        ``effect_of`` calls exact is the difference of two surrogates.
+        Relative duality gap of the surrogate. A small gap costs Newton's method one more step, and the exact
+        result of ``effect_of`` is a difference of two surrogates.
     seed
-        Draws the samples that tell how well the surrogate agrees with the model.
+        Draws the samples on which agreement with the model is measured.
     n_threads
-        Threads of the solver; None leaves it to the solver.
+        Threads of the solver; None lets the solver choose.
     max_seconds
-        Limit of each solution: of those that choose C, and of the surrogate's own.
+        Time limit of each solution, including those that choose C.
     device
-        Where the features and scores are computed; None is the model's device, or the CPU for features.
+        Device of features and scores; None is the model's device, or the CPU for features.
     output
-        What is predicted of the target class: "logit", its logit; "margin", that less the largest other;
-        "log_prob", the logarithm of its probability.
+        Output of the target class: "logit"; "margin", the logit minus the largest other one; "log_prob", the
+        logarithm of its probability.
+    metric
+        The feature metric, as for ``DualDA``.
     batch_size, show_progress
         As for every method, see ``Attributor``.
 
     Attributes
     ----------
-    Also what ``DualDA`` has of its surrogate, here of the softmax surrogate: ``lam_``, ``coef_``, ``C_``,
+    Those of ``DualDA``'s surrogate, here for the softmax surrogate: ``lam_``, ``coef_``, ``C_``,
     ``gap_``, ``agreement_`` and so on. Every sample is a support vector.
 
     Examples
@@ -92,6 +95,7 @@ class Effects(Attributor):
     """
 
     name: ClassVar[str] = "effects"
+    learned: ClassVar[tuple[str, ...]] = surrogates.LEARNED
     capabilities: ClassVar[Capabilities] = Capabilities(
         needs_loss=True,
         last_layer_only=False,
@@ -112,6 +116,7 @@ class Effects(Attributor):
     device: str | torch.device | None = None
     layers: Asked | list[str] = parameter("auto", check_layers)
     output: Output = parameter("logit", one_of(Output))
+    metric: MetricName | LearnsMap = parameter("raw", check_metric)
 
     def effect_of(
         self,
@@ -123,11 +128,11 @@ class Effects(Attributor):
         relabel: Mapping[int, Any] | None = None,
         training_features: Any = None,
     ) -> GroupEffect:
-        """Predict what becomes of a batch of inputs without a set of samples, or with other labels.
+        """Predict how outputs change for a batch of inputs without some samples, or with other labels.
 
-        To first order that is the sum of what each of them does; exactly, the surrogate is solved again from
-        there. **Negative where the samples raise the target's output.** Print the record to see both, and
-        whether they part.
+        The first-order prediction is the sum of the samples' effects; the exact one re-solves the surrogate.
+        **Negative if the samples raise the target's output.** Print the result to see both, and whether they
+        disagree.
 
         Parameters
         ----------
@@ -138,7 +143,8 @@ class Effects(Attributor):
         relabel
             New labels of training samples.
         training_features
-            Features (train, d) of all training samples, an array or a FeatureBank; None computes them again.
+            Features (train, d) of all training samples, an array or a FeatureBank; None takes those
+            of the fit.
         """
         fitted, tests, X = self._question(x, target, features, training_features)
         solver = self._solver(fitted.task)
@@ -154,41 +160,41 @@ class Effects(Attributor):
         relabel: Mapping[int, Any] | None = None,
         training_features: Any = None,
     ) -> Doubles:
-        """Compute ``first_order`` of ``effect_of`` alone, (B,): nothing is re-solved."""
+        """Compute ``first_order`` of ``effect_of``, (B,), without re-solving the surrogate."""
         fitted, tests, X = self._question(x, target, features, training_features)
         return first_order_effect(fitted.scorer, tests.features, tests.targets, remove, relabel, X)
 
     def total(self, parts: Iterable[tuple[Tensor, Tensor]]) -> Doubles:
-        """Compute effects (train,) of every sample on the sum of the outputs for tests, by one response.
+        """Compute effects (train,) of every sample on the sum of the outputs for tests, by one linear solve.
 
         Parameters
         ----------
-        parts : features (b, d) of tests and their classes (b,), some at a time
+        parts : batches of features (b, d) of tests and their classes (b,)
         """
         totals: Doubles = self._check_fitted().scorer.total(parts)
         return totals
 
     def novelty(self, training: Any = None, *, k: int = 5, quantile: float = 0.99) -> Novelty:
-        """Make what shows how typical tests are for the training set; as for ``DualDA``."""
+        """Make the check of whether tests resemble the training set; as for ``DualDA``."""
         from whence.attribution.typicality import make_novelty
 
         return make_novelty(self._check_fitted(), training, k, quantile, self.seed)
 
     def predict(self, x: Any = None, *, features: Any = None) -> Tensor:
-        """Label inputs, or features (B, d), by the surrogate; as for ``DualDA``."""
+        """Predict labels of inputs, or features (B, d), by the surrogate; as for ``DualDA``."""
         fitted = self._check_fitted()
         return fitted.task.predict(surrogates.outputs(fitted, x, features))
 
     def decision_function(self, x: Any = None, *, features: Any = None) -> Tensor:
-        """Compute the surrogate's outputs as scikit-learn shapes them; as for ``DualDA``."""
+        """Compute the surrogate's outputs in scikit-learn's shape; as for ``DualDA``."""
         return surrogates.decision(self._check_fitted(), x, features)
 
     def score(self, x: Any, y: Any = None) -> float:
-        """Compute how right the surrogate is on labelled inputs; as for ``DualDA``."""
+        """Compute the surrogate's accuracy on labelled inputs; as for ``DualDA``."""
         return surrogates.accuracy(self._check_fitted(), x, y)
 
     def faithfulness(self, x: Any = None, *, features: Any = None) -> Faithfulness:
-        """Measure how well the surrogate represents the model; as for ``DualDA``."""
+        """Measure how well the surrogate matches the model; as for ``DualDA``."""
         return surrogates.faithfulness(self._check_fitted(), x, features)
 
     def learn(self, training: Training, **given: Any) -> Surrogate:
@@ -214,7 +220,7 @@ class Effects(Attributor):
     def _question(
         self, x: Any, target: Any, features: Any, training_features: Any
     ) -> tuple[Fitted, Tests, Any]:
-        """Return the record of the fit, the tests, and the features of all training samples."""
+        """Return the fitted record, the tests, and the features of all training samples."""
         tests, fitted = self._tests(x, target, features), self.fitted_
         return fitted, tests, all_features(fitted, training_features, "training_features")
 
@@ -223,8 +229,7 @@ class Effects(Attributor):
             task.require_classes("The model of Effects")
         elif self.output != "logit":
             raise InvalidInputError(
-                f"'output' must be \"logit\" where labels are numbers: the prediction itself. "
-                f"Got {self.output!r}."
+                f"'output' must be \"logit\", the prediction itself, for regression. Got {self.output!r}."
             )
 
     def _check_parameters(self) -> None:

@@ -25,8 +25,8 @@ from whence.gradients.layers import AllLayers, Batches, HeadOnly, Layers, Record
 Labels = Literal["auto", "exact", "sampled"]
 
 _check_damping = partial(check_positive, why=", or None for a tenth of each layer's mean eigenvalue")
-_NUMBERS = 1 << 25  # of gradients held at a time
-_FEW = 10  # classes up to which labels="auto" goes through all of them
+_NUMBERS = 1 << 25  # numbers of gradients in memory at a time
+_FEW = 10  # classes up to which labels="auto" is exact
 
 
 @register
@@ -35,12 +35,12 @@ class EKFAC(Attributor):
     """Attribute predictions by influence functions with an eigenvalue-corrected Kronecker curvature.
 
     The score of training sample i for class c at x is τ_c(x, i) = (1/N) Σ_l g_l(x)ᵀ (F_l + d_l I)⁻¹ g_l(i), a
-    sum over layers l, with g_l the gradient of the cross-entropy by the layer's weights, bias included, of x
-    for class c and of i for its label. It estimates what the loss of x for c grows by when i is left out, so
-    **positive is evidence for the target class**. With a the layer's inputs and s the derivatives by its
-    outputs, for labels drawn from the model itself, F_l has the eigenvectors of E[s sᵀ] ⊗ E[a aᵀ] and
+    sum over layers l, where g_l is the gradient of the cross-entropy by the layer's weights and bias, of x
+    for class c and of i for its label. It estimates the increase of the loss of x for c when i is left out,
+    so **positive is evidence for the target class**. With the layer's inputs a and the derivatives s by its
+    outputs, for labels drawn from the model, F_l has the eigenvectors of E[s sᵀ] ⊗ E[a aᵀ], and
     the mean squares of the gradients along them as eigenvalues. Layers are nn.Linear and nn.Conv2d
-    without groups; other parameters, such as those of normalisations, are left out.
+    without groups; other parameters, such as those of normalisation, are left out.
 
     Parameters
     ----------
@@ -49,17 +49,17 @@ class EKFAC(Attributor):
     damping
         d_l, above 0; None is a tenth of the mean eigenvalue of the layer.
     labels
-        How the expectation over the model's labels is taken: "exact" goes through all classes, each a
-        backward pass; "sampled" draws one per training sample, which is noisy for small training sets; "auto"
-        is exact up to 10 classes.
+        How the expectation over the model's labels is computed: "exact" has one backward pass per class;
+        "sampled" draws one label per training sample, which is noisy for small training sets; "auto" is exact
+        up to 10 classes.
     n_samples
-        Training samples, drawn at random, of which the curvature is taken; None is all of them.
+        Number of training samples for the curvature, drawn at random; None uses all.
     seed
         Makes a run repeatable.
 
     Attributes
     ----------
-    layers_, left_out_ : tuple of str, the layers, and the trainable parameters that have no part
+    layers_, left_out_ : tuple of str, the layers that are used, and the trainable parameters that are not
 
     Examples
     --------
@@ -103,9 +103,9 @@ class EKFAC(Attributor):
             damping = 0.1 * values.mean() if self.damping is None else self.damping
             if not (values.max() + damping > 0):
                 raise ModelError(
-                    f"'damping' must be a number where a layer has no curvature. Got None, and "
+                    f"'damping' must be a number if a layer has no curvature. Got None, and "
                     f"{layers.names[j]!r} has inputs or derivatives of zero for all training samples. "
-                    "Pass damping=1e-8, say."
+                    "Pass for example damping=1e-8."
                 )
             arrays |= {f"out {j}": out, f"inner {j}": inner, f"inverse {j}": 1 / (values + damping)}
         arrays = {name: tensor.to(training.features) for name, tensor in arrays.items()}
@@ -125,7 +125,7 @@ class EKFAC(Attributor):
 
     @property
     def layers_(self) -> tuple[str, ...]:
-        """Names of the layers that have a part."""
+        """Names of the layers that are used."""
         names: tuple[str, ...] = self.fitted_.scorer.opened.names
         return names
 
@@ -143,9 +143,9 @@ class EKFAC(Attributor):
         return super()._facts(fitted) | count_drawn(fitted, self.n_samples)
 
     def _label_vectors(self, n: int, n_classes: int) -> Vectors:
-        """Return vectors v with E[v vᵀ] = diag(p) − p pᵀ: one per class, or the residual of a label drawn.
+        """Return vectors v with E[v vᵀ] = diag(p) − p pᵀ: one per class, or the residual of a drawn label.
 
-        The numbers drawn belong to the ``n`` samples, so that the labels are the same whatever the batches.
+        Random numbers are drawn per sample, so that labels do not depend on the batches.
         """
         if self.labels == "exact" or (self.labels == "auto" and n_classes <= _FEW):
             return _for_all_classes
@@ -162,14 +162,14 @@ class _Factor(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class EigenCorrected:
-    """The inverse curvature of fitted layers: what scores are computed with.
+    """The inverse curvature of fitted layers, for computing scores.
 
     Attributes
     ----------
     opened : the layers, which compute gradients
     factors : one per layer
-    labels : (N,) of the training samples
-    left_out : names of the trainable parameters that have no part
+    labels : (N,) labels of the training samples
+    left_out : names of the trainable parameters that are not used
     """
 
     opened: Layers
@@ -179,34 +179,34 @@ class EigenCorrected:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Names of the trainable parameters that have none; empty for the last layer alone."""
+        """Names of the trainable parameters that are not used; empty for the last layer."""
         return self.opened.left_out if isinstance(self.opened, AllLayers) else ()
 
     def between(self, tests: Tests) -> Tensor:
-        """Scores (B, N) of tests."""
+        """Compute scores (B, N) of tests."""
         factors = self.factors
         gradients, places = [], [1] * len(factors)
         for (batch,) in self.opened.tests(tests.x, tests.features, _for_classes(tests.targets)):
             gradients.append(_gradients(batch, factors))
             places = [max(n, record.inputs.shape[1]) for n, record in zip(places, batch, strict=True)]
-        # To turn gradients of many places is slow: there the tests, which are fewer, are turned back instead.
-        turned = [n == 1 for n in places]
+        # Rotating training gradients at many places is slow: there the fewer tests are rotated back instead.
+        rotate_train = [n == 1 for n in places]
         rows = []
-        for factor, straight, parts in zip(factors, turned, zip(*gradients, strict=True), strict=True):
+        for factor, rotate, parts in zip(factors, rotate_train, zip(*gradients, strict=True), strict=True):
             test = torch.cat(parts) * factor.inverse
-            rows.append((test if straight else factor.out @ test @ factor.inner.T).flatten(1))
+            rows.append((test if rotate else factor.out @ test @ factor.inner.T).flatten(1))
         scores = rows[0].new_zeros(len(rows[0]), len(self.labels))
         done = 0
         for piece in self._train("Scores"):
             here = scores[:, done : done + len(piece[0].inputs)]
-            for test, factor, straight, record in zip(rows, factors, turned, piece, strict=True):
-                train = _rotated(record, factor.out, factor.inner) if straight else _product(record)
+            for test, factor, rotate, record in zip(rows, factors, rotate_train, piece, strict=True):
+                train = _rotated(record, factor.out, factor.inner) if rotate else _product(record)
                 here += test @ train.to(test).flatten(1).T
             done += here.shape[1]
         return scores.div_(len(self.labels))
 
     def squares(self) -> Tensor:
-        """Scores (N,) of the training samples at themselves."""
+        """Compute self-influences (N,) of the training samples."""
         parts = []
         for piece in self._train("Self-influence"):
             pairs = zip(_gradients(piece, self.factors), self.factors, strict=True)
@@ -215,7 +215,7 @@ class EigenCorrected:
         return torch.cat(parts).div_(len(self.labels))
 
     def _train(self, title: str) -> Iterator[list[Record]]:
-        """Yield the records of the training samples for their own labels, a piece at a time."""
+        """Yield the records of the training samples for their own labels, in pieces."""
         batches = self.opened.train(_for_classes(self.labels))
         for (batch,) in _watched(batches, len(self.labels), title, self.show_progress):
             yield from _pieces(batch, self.factors)
@@ -227,7 +227,7 @@ def _for_classes(classes: Tensor) -> Vectors:
 
 
 def _for_labels_drawn(numbers: Tensor) -> Vectors:
-    """Return the derivatives for labels of the model, drawn by numbers in [0, 1), one per sample."""
+    """Return the derivatives for labels drawn from the model, by one number in [0, 1) per sample."""
 
     def drawn(logits: Tensor, rows: slice) -> list[Tensor]:
         below = logits.double().softmax(1).cumsum(1) <= numbers[rows].to(logits.device)[:, None]
@@ -238,19 +238,19 @@ def _for_labels_drawn(numbers: Tensor) -> Vectors:
 
 
 def _for_all_classes(logits: Tensor, rows: slice) -> list[Tensor]:
-    """Derivatives for every label, weighted by the root of its probability."""
+    """Return the derivatives for every label, weighted by the root of its probability."""
     p = logits.double().softmax(1)
     eye = torch.eye(p.shape[1], dtype=p.dtype, device=p.device)
     return [(p[:, k, None].sqrt() * (p - eye[k])).to(logits) for k in range(p.shape[1])]
 
 
 def _watched(batches: Batches, n: int, title: str, show: bool) -> Batches:
-    """Return the records of n samples with a bar."""
+    """Return the records of n samples with a progress bar."""
     return watched(batches, n, title, show, lambda batch: len(batch[0][0].inputs))
 
 
 def _bases(batches: Batches) -> list[tuple[Tensor, Tensor]]:
-    """Eigenvectors (o, o) of Σ s sᵀ and (i, i) of Σ a aᵀ of every layer; scale does not matter to them."""
+    """Compute eigenvectors (o, o) of Σ s sᵀ and (i, i) of Σ a aᵀ for every layer."""
     sums: list[tuple[Tensor, Tensor]] = []
     for batch in batches:
         if not sums:
@@ -264,7 +264,7 @@ def _bases(batches: Batches) -> list[tuple[Tensor, Tensor]]:
 
 
 def _sums_of_squares(batches: Batches, bases: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
-    """Sums over samples of the squared gradients along the eigenvectors, (o, i) float64 per layer."""
+    """Sum the squared gradients along the eigenvectors over samples, (o, i) float64 per layer."""
     sums = [out.new_zeros(len(out), len(inner)) for out, inner in bases]
     for batch in batches:
         for total, basis, records in zip(sums, bases, zip(*batch, strict=True), strict=True):
@@ -275,42 +275,42 @@ def _sums_of_squares(batches: Batches, bases: list[tuple[Tensor, Tensor]]) -> li
 
 
 def _add_squares(total: Tensor, records: tuple[Record, ...], out: Tensor, inner: Tensor) -> None:
-    """Add the squared gradients of some samples; the records, one per label, have the same inputs."""
+    """Add the squared gradients of some samples; the records of all labels have the same inputs."""
     inputs, (o, i), places = records[0].inputs, total.shape, records[0].inputs.shape[1]
     if places == 1:  # the square of the product is that of its parts
         squares = (inputs[:, 0] @ inner).square()
         for record in records:
             total += (record.derivatives[:, 0] @ out).square().T @ squares
     elif places * (i * i + len(records) * o * o) <= len(records) * o * i * (o + i):
-        turned = inputs @ inner  # once for all labels
+        rotated = inputs @ inner  # once for all labels
         for record in records:
-            total += _product(Record(turned, record.derivatives @ out)).square().sum(0)
+            total += _product(Record(rotated, record.derivatives @ out)).square().sum(0)
     else:
         for record in records:
             total += (out.T @ _product(record) @ inner).square().sum(0)
 
 
 def _pieces(records: list[Record], factors: list[_Factor]) -> Iterator[list[Record]]:
-    """Divide a batch so that the gradients of its samples, all layers together, are not too many numbers."""
+    """Divide a batch so that the gradients of a piece fit into memory."""
     size = sum(factor.inverse.numel() for factor in factors)
     cut = [_cut(record, size) for record in records]
     yield from map(list, zip(*cut, strict=True))
 
 
 def _cut(record: Record, size: int) -> Iterator[Record]:
-    """Divide the samples of a layer, each of whose gradients has ``size`` numbers."""
+    """Divide the samples of a layer, whose gradients have ``size`` numbers each."""
     n = max(1, _NUMBERS // size)
     for start in range(0, len(record.inputs), n):
         yield Record(*(part[start : start + n] for part in record))
 
 
 def _gradients(records: list[Record], factors: list[_Factor]) -> list[Tensor]:
-    """Gradients (n, o, i) of every layer along its eigenvectors."""
+    """Compute gradients (n, o, i) of every layer along its eigenvectors."""
     return [_rotated(record, f.out, f.inner) for record, f in zip(records, factors, strict=True)]
 
 
 def _rotated(record: Record, out: Tensor, inner: Tensor) -> Tensor:
-    """Gradients (n, o, i) along eigenvectors, outᵀ (Σ_t d_t a_tᵀ) inner, in the cheaper order."""
+    """Compute gradients (n, o, i) along eigenvectors, outᵀ (Σ_t d_t a_tᵀ) inner, in the cheaper order."""
     record = Record(*(part.to(out) for part in record))
     (o, i), places = (len(out), len(inner)), record.inputs.shape[1]
     if places * (o * o + i * i) <= o * i * (o + i):
@@ -319,9 +319,9 @@ def _rotated(record: Record, out: Tensor, inner: Tensor) -> Tensor:
 
 
 def _product(record: Record) -> Tensor:
-    """Gradients Σ_t d_t a_tᵀ (n, o, i) of every sample."""
+    """Compute the gradient Σ_t d_t a_tᵀ (n, o, i) of every sample."""
     a, d = record
-    # Of one place it is an outer product, which matmul makes slowly.
+    # One place makes an outer product, which is slow by matmul.
     return d.mT * a if a.shape[1] == 1 else d.mT @ a
 
 
@@ -330,6 +330,6 @@ def _square_of(rows: Tensor) -> Tensor:
 
 
 def _products(rows: Tensor) -> Tensor:
-    """Σ r rᵀ over all rows of (n, T, width)."""
+    """Sum r rᵀ over all rows of (n, T, width)."""
     flat = rows.flatten(0, 1)
     return flat.T @ flat

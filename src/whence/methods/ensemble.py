@@ -22,26 +22,25 @@ from whence.model.modules import check_model
 @register
 @dataclass(eq=False)
 class Ensemble(Attributor):
-    """Average the scores of several models, such as trainings from different seeds, and tell their spread.
+    """Average the scores of several models, such as models of different seeds, and compute their spread.
 
     The score of training sample i for class c at x is the mean over members m of τ_m(x, i)/σ_m(x), where
-    σ_m(x) is the standard deviation of the member's scores over the training samples. So every member has
-    the same weight, whatever its scale. The mean is not subtracted: zero is the border between evidence for
-    and against, and **positive stays evidence for the target class**. A member whose scores of a test are
-    all the same says nothing about it and counts as zero. Self-influence is averaged in the same way, over
-    the self-influences of all samples.
+    σ_m(x) is the standard deviation of the member's scores over the training samples. All members thus have
+    equal weight, independently of their scale. The mean is not subtracted: zero stays the border between
+    evidence for and against, and **positive is evidence for the target class**. Constant scores of a member
+    get weight 0. Self-influence is averaged in the same way, over the self-influences of all samples.
 
     Parameters
     ----------
     members
-        The method: its name, its class or a function that makes an attributor, or an attributor, which is
+        The method: its name, its class, a function that makes an attributor, or an attributor, which is
         copied for every model; or a list of attributors, one per model.
     batch_size, show_progress
-        Of members that are made here, by name or class.
+        Options of members that are made by name or class.
 
     Attributes
     ----------
-    members_ : list of fitted attributors; ``members_[0].explain(x)`` explains by one of them alone
+    members_ : list of fitted attributors; ``members_[0].explain(x)`` explains by one of them
     n_train_, n_classes_ : int
 
     Examples
@@ -55,6 +54,7 @@ class Ensemble(Attributor):
     """
 
     name: ClassVar[str] = "ensemble"
+    learned: ClassVar[tuple[str, ...]] = (*Attributor.learned, "members")
     capabilities: ClassVar[Capabilities] = Capabilities(
         memory="the sum of its members'",
         cost=0.2,
@@ -83,12 +83,12 @@ class Ensemble(Attributor):
         model
             Several models with the same classes, or one, with ``checkpoints``.
         features
-            A bank per model.
+            One bank per model.
         checkpoints
-            State dicts, models, or paths of files with one, for one ``model``: as many members, each with a
-            copy of it.
+            State dicts, models, or paths of files with a state dict: one member per checkpoint, each with a
+            copy of the one ``model``.
         data, y, layer, options
-            As for ``Attributor.fit``; they go to every member.
+            As for ``Attributor.fit``, for every member.
         """
         self._check_parameters()
         several: list[dict[str, Any]]
@@ -100,7 +100,7 @@ class Ensemble(Attributor):
             given = {"model": model, "data": data, "y": y, "layer": layer}
             several = [{**given, "features": bank} for bank in banks]
         pairs = zip(self._unfitted(len(several)), several, strict=True)
-        # Here, one after the other: a process would give back copies of the model and the training set.
+        # In this process: another one would return copies of the model and the training set.
         members = [member.fit(**given, **options) for member, given in pairs]
         self.fitted_ = _joined(members)
         return self
@@ -108,7 +108,8 @@ class Ensemble(Attributor):
     def spread(self, x: Any, target: Any = None) -> Tensor:
         """Compute the standard deviation (test, train) of the members' scores, in the units of the mean.
 
-        With M members it is √(Σ_m (s_m − s̄)²/(M − 1)); 0 for one member. Of the mean itself it is √M less.
+        With M members it is √(Σ_m (s_m − s̄)²/(M − 1)); 0 for one member. The standard error of the mean is
+        smaller by √M.
 
         Parameters
         ----------
@@ -122,8 +123,8 @@ class Ensemble(Attributor):
         return fitted.for_all(members.std(0, correction=min(1, len(members) - 1)))
 
     def learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
-        """Raise: every member has a fit of its own."""
-        raise UnsupportedError("The members of an Ensemble learn, each by a fit of its own. Use fit.")
+        """Raise: every member has its own fit."""
+        raise UnsupportedError("An Ensemble fits its members one by one. Use fit.")
 
     def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
         """Compute the mean of the members' scores, (B, M)."""
@@ -146,7 +147,7 @@ class Ensemble(Attributor):
         models = model if isinstance(model, list | tuple) else [model] * (1 if model else len(saved))
         if len(models) != len(saved):
             raise InvalidInputError(
-                f"'model' must be the {len(saved)} models of the ensemble, in their order. Got {len(models)}."
+                f"'model' must be the {len(saved)} models of the ensemble, in order. Got {len(models)}."
             )
         members, parts = [], dict[str, dict[str, Any]]()
         for name, array in arrays.items():
@@ -198,7 +199,7 @@ class Ensemble(Attributor):
 
 
 def _models(model: Any, layer: str | None, checkpoints: Checkpoints | None) -> list[nn.Module]:
-    """Return the models that members are fitted to, or raise."""
+    """Return the models of the members, or raise."""
     given = list(model) if isinstance(model, list | tuple) else [model]
     if not given:
         raise InvalidInputError("'model' must have at least one model. Got none.")
@@ -207,7 +208,7 @@ def _models(model: Any, layer: str | None, checkpoints: Checkpoints | None) -> l
         return models
     if len(models) > 1:
         raise InvalidInputError(
-            f"'checkpoints' must be of one model. Got {len(models)} models; leave one of the two out."
+            f"'checkpoints' must be of one model. Got {len(models)} models. Pass checkpoints or models."
         )
     made = []
     for weights in read_checkpoints(models[0], checkpoints):
@@ -217,16 +218,16 @@ def _models(model: Any, layer: str | None, checkpoints: Checkpoints | None) -> l
 
 
 def _joined(members: list[Attributor]) -> Fitted:
-    """Return the record of several fits on one training set, or raise where it is not one."""
+    """Return the joint record of several fits on one training set, or raise if training sets differ."""
     records = [member.fitted_ for member in members]
     classes = {fitted.n_classes for fitted in records}
     if len(classes) > 1:
         raise InvalidInputError(
-            f"'model' must be models with the same classes. Got numbers of classes {sorted(classes)}."
+            f"'model' must be models with the same classes. Got models with {sorted(classes)} classes."
         )
     first = records[0]
     if any(fitted.n_train != first.n_train for fitted in records):
-        raise InvalidInputError("'features' must be of one training set. Got other numbers of samples.")
+        raise InvalidInputError("'features' must be of one training set. Got different numbers of samples.")
     seconds = {part: sum(fitted.seconds.get(part, 0.0) for fitted in records) for part in first.seconds}
     return replace(
         first,
@@ -241,13 +242,13 @@ def _joined(members: list[Attributor]) -> Fitted:
 
 
 def _standardised(fitted: Fitted, tests: Tests) -> list[Tensor]:
-    """Compute the scores (B, M) of each member over their standard deviation."""
+    """Compute the standardised scores (B, M) of each member."""
     pairs = zip(fitted.members, tests.members, strict=True)
     return [_standardise(member.score_tests(member.fitted_, each)) for member, each in pairs]
 
 
 def _standardise(scores: Tensor) -> Tensor:
-    """Divide scores (B, M) by their standard deviation in each row; 0 where they are all the same."""
+    """Divide each row of scores (B, M) by its standard deviation; constant rows become 0."""
     deviation = scores.std(1, correction=0, keepdim=True)
     same = scores.amax(1, keepdim=True) == scores.amin(1, keepdim=True)
     return (scores / deviation.where(~same, 1)).masked_fill(same, 0)

@@ -25,36 +25,35 @@ from whence.gradients.scores import GradientRecipe, WeightedProducts, check_loss
 class GradDot(Attributor):
     """Attribute predictions by inner products of the gradients of the loss.
 
-    With ℓ(x, c) the loss of the model θ at x for class c, the score of training sample i for class c at x is
+    Where ℓ(x, c) is the model's loss at x for class c, the score of training sample i for class c at x is
 
         τ_c(x, i) = ∇ℓ(x, c) · ∇ℓ(x_i, y_i),
 
-    the first-order decrease of the test's loss when a gradient step is taken on sample i. **Positive is
-    evidence for the target class.** Self-influence is ‖∇ℓ(x_i, y_i)‖², without a projection.
+    the first-order decrease of the test's loss by a gradient step on sample i. **Positive is
+    evidence for the target class.** Self-influence is ‖∇ℓ(x_i, y_i)‖², without projection.
 
-    Projected products have the right expectation and a standard deviation of up to
-    (‖∇ℓ(x, c)‖ ‖∇ℓ(x_i, y_i)‖) (2/k)^½, about 3 % of the lengths' product at k = 2,048.
+    Projected products are unbiased and have a standard deviation of up to
+    (‖∇ℓ(x, c)‖ ‖∇ℓ(x_i, y_i)‖) (2/k)^½, about 3 % of the product of the norms at k = 2,048.
 
-    Besides the arguments of all methods ``fit`` takes ``gradients``: what ``collect`` returned for the bank
-    that is passed as ``features``, so that methods that keep the same gradients share one pass.
+    Besides the arguments of all methods, ``fit`` takes ``gradients``: the result of ``collect`` for the bank
+    that is passed as ``features``, so that methods with the same gradients share one pass.
 
     Parameters
     ----------
     params
         "all": gradients by all parameters with ``requires_grad``. "last": by the weight and bias of the
-        last layer only, frozen or not, whose products are exact and cost no more than features do.
+        last layer only, frozen or not; these are exact and cost no more than features.
     projection
-        How gradients by all parameters are kept. "auto": as 2,048 random projections, or whole where they
-        have no more parameters than that. A number: as so many projections. None: not at all; every
-        ``attribute`` passes through the training set again, exact and slow.
+        How gradients by all parameters are stored. "auto": as 2,048 random projections, or unprojected if
+        there are no more parameters than that. An int: as this number of projections. None: not stored; every
+        ``attribute`` passes through the training set again, which is exact and slow.
     loss
-        The loss that the model was trained with, a function of logits (B, K) and classes (B,) to one number
-        per sample (B,); None is the cross-entropy. "logit" takes gradients of z_c itself instead: how
-        alike two samples pull at the weights, whatever the model has learned of them.
+        The training loss, a function of logits (B, K) and classes (B,) that returns one number per sample
+        (B,); None is the cross-entropy. "logit" takes gradients of the logit z_c instead.
     seed
-        Of the projection.
+        Seed of the projection.
     memory
-        Bytes that gradients and activations may take at a time.
+        Limit in bytes for gradients and activations.
 
     Examples
     --------
@@ -83,11 +82,11 @@ class GradDot(Attributor):
 
     @property
     def kind(self) -> Kind | None:
-        """Which gradients it keeps that other methods could share; None where it keeps none."""
+        """The kind of stored gradients, which methods can share; None if none are stored."""
         return GradientRecipe.of(self).kind
 
     def collect(self, features: FeatureBank) -> GradientBank:
-        """Compute the gradients of a training set for all methods that keep the same."""
+        """Compute the gradients of a training set for all methods with the same kind."""
         self._check_parameters()
         return collect(self, features)
 
@@ -120,14 +119,14 @@ class GradCos(Attributor):
 
         τ_c(x, i) = ∇ℓ(x, c) · ∇ℓ(x_i, y_i) / (‖∇ℓ(x, c)‖ ‖∇ℓ(x_i, y_i)‖),
 
-    GradDot without the lengths, which differ by orders of magnitude between samples that are fitted well and
-    badly. **Positive is evidence for the target class.** A gradient of length 0 scores 0. Every sample's
-    self-influence is 1, which ranks nothing. Projected cosines are those of the projections.
+    GradDot normalised by the norms of gradients, which differ by orders of magnitude between samples that are
+    fitted well and badly. **Positive is evidence for the target class.** A zero gradient has score 0. All
+    self-influences are 1 and rank nothing. Projected cosines are those of the projections.
 
     Parameters
     ----------
     params, projection, loss, seed, memory
-        As for ``GradDot``, and so is ``gradients`` of ``fit``.
+        As for ``GradDot``, as is ``gradients`` of ``fit``.
     """
 
     name: ClassVar[str] = "gradcos"
@@ -144,11 +143,11 @@ class GradCos(Attributor):
 
     @property
     def kind(self) -> Kind | None:
-        """Which gradients it keeps that other methods could share; None where it keeps none."""
+        """The kind of stored gradients, which methods can share; None if none are stored."""
         return GradientRecipe.of(self).kind
 
     def collect(self, features: FeatureBank) -> GradientBank:
-        """Compute the gradients of a training set for all methods that keep the same."""
+        """Compute the gradients of a training set for all methods with the same kind."""
         self._check_parameters()
         return collect(self, features)
 

@@ -1,4 +1,4 @@
-"""Representer Points with the hinge loss: DualDA reached from the primal side."""
+"""Representer Points with the hinge loss: DualDA from the primal problem."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from whence.svm.inputs import length
 class HingeRP(Attributor):
     """Attribute predictions by Representer Points with the multiclass hinge loss.
 
-    The minimum W of ½‖W‖² + C Σ_i max_c (1 − δ_{c,y_i} − w_{y_i}·f_i + w_c·f_i) is W = Σ_i α_i f_iᵀ with −α_i
-    a subgradient of C times the loss: where one class c* attains the maximum, α_i = C (e_{y_i} − e_{c*}). On
-    the margin several do, and α_i = C e_{y_i} − a_i, with a_i ≥ 0 over those classes and of sum C, comes
-    from non-negative least squares so that W = Σ_i α_i f_iᵀ. The score is τ_c(x, i) = α_ic f_i·f(x),
-    **positive is evidence for the target class**. These are DualDA's scores, from the weights alone: a check
-    of DualDA rather than another method.
+    The minimum W of ½‖W‖² + C Σ_i max_c (1 − δ_{c,y_i} − w_{y_i}·f_i + w_c·f_i) is W = Σ_i α_i f_iᵀ, where
+    −α_i is a subgradient of C times the loss: if one class c* has the maximum, α_i = C (e_{y_i} − e_{c*}).
+    On the margin several classes do, and α_i = C e_{y_i} − a_i, where a_i ≥ 0 over those classes sums to C
+    and comes from non-negative least squares for W = Σ_i α_i f_iᵀ. The score is τ_c(x, i) = α_ic f_i·f(x),
+    **positive is evidence for the target class**. These are DualDA's scores, computed from the weights alone:
+    a check of DualDA rather than another method.
 
     Parameters
     ----------
     C
         Weight of the loss, as in DualDA.
     bias
-        Append a constant to the features, as long as they are, as DualDA does.
+        Append a constant to the features, with their mean length, as DualDA does.
     tol
         Relative duality gap of the weights.
     seed
@@ -102,10 +102,10 @@ class HingeRP(Attributor):
 
 
 def hinge_coefficients(W: Doubles, X: Doubles, y: Ints, C: float, off: float) -> Doubles:
-    """Find α (N, K) with −α_i a subgradient of the hinge loss at W and W near Σ_i α_i f_iᵀ.
+    """Compute α (N, K) with W near Σ_i α_i f_iᵀ, where −α_i is a subgradient of the hinge loss at W.
 
-    ``off`` bounds how far W is from the minimum: classes whose margins are as near to the largest as that
-    allows count as attaining it.
+    ``off`` bounds the distance of W from the minimum: classes within the resulting error of the largest
+    margin count as attaining it.
     """
     rows = np.arange(len(y))
     margins = X @ W.T + 1.0
@@ -123,9 +123,9 @@ def hinge_coefficients(W: Doubles, X: Doubles, y: Ints, C: float, off: float) ->
 
 
 def _shares(tied: Mask, X: Doubles, missing: Doubles, C: float) -> Doubles:
-    """Find a (n, K) ≥ 0, zero where not tied, of row sums C, with aᵀ X as near to ``missing`` as possible.
+    """Compute a (n, K) ≥ 0 with row sums C, zero where not tied, and aᵀ X as near to ``missing`` as possible.
 
-    Non-negative least squares in the tied entries, with a heavy row for each sum.
+    This is non-negative least squares in the tied entries, with a heavily weighted row for each sum.
     """
     i, c = np.nonzero(tied)
     entries = np.arange(len(i))

@@ -1,4 +1,4 @@
-"""Influence functions: what a training sample does to a test's loss, to first order in its weight."""
+"""Influence functions of the last layer: the first-order effect of a training sample on a test's loss."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from whence.gradients.curvature import (
     training_curvature,
 )
 
-_LARGEST = 16_384  # parameters of which a matrix is held: 2.1 GB
+_LARGEST = 16_384  # maximum number of parameters for a dense Hessian of 2.1 GB
 
 
 @register
@@ -34,10 +34,9 @@ class Influence(Attributor):
 
     The score of training sample i for class c at x is τ_c(x, i) = (1/N) g(x, c)ᵀ (H + damping·I)⁻¹ g_i. Here
     g is the gradient of the cross-entropy with respect to the last layer, bias included, of x for class c
-    and of i for its label, and H is the Hessian of the mean training loss: the matrix itself, factorised
-    once. The score is to first order what the loss of x for c grows by when i is left out and the last layer
-    is trained again, so **positive is evidence for the target class**. (Some publications have the other
-    sign.)
+    and of i for its label, and H is the dense Hessian of the mean training loss, factorised once. The score
+    is the first-order increase of the loss of x for c when i is left out and the last layer is retrained, so
+    **positive is evidence for the target class**. (Some publications use the opposite sign.)
 
     Parameters
     ----------
@@ -70,7 +69,7 @@ class Influence(Attributor):
         assert isinstance(layer, LastCurvature)
         if layer.n_parameters > _LARGEST:
             raise InvalidInputError(
-                f"The last layer must have at most {_LARGEST:,} parameters for its Hessian to be held. Got "
+                f"The last layer must have at most {_LARGEST:,} parameters for a dense Hessian. Got "
                 f'{layer.n_parameters:,}. Use EK-FAC or Arnoldi with params="last" instead.'
             )
         H = layer.matrix(show_progress=self.show_progress)
@@ -78,7 +77,7 @@ class Influence(Attributor):
         factor, fault = torch.linalg.cholesky_ex(H)
         if fault:
             raise InvalidInputError(
-                f"'damping' must be large enough for the Hessian to have an inverse. Got {self.damping:g}."
+                f"'damping' must be large enough to make the Hessian invertible. Got {self.damping:g}."
             )
         return {**layer.kept, "factor": factor}
 

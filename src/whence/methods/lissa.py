@@ -30,9 +30,9 @@ from whence.gradients.curvature import (
 )
 
 _DECAY = math.log(100)
-_DEEP = 2000  # steps that small training sets may take, too
+_DEEP = 2000  # maximum number of steps for small training sets
 _POWERS = 20  # power iterations for the largest eigenvalue of a batch's curvature
-_PROBES = 16  # batches of which it is taken
+_PROBES = 16  # batches for the largest eigenvalue
 
 
 @register
@@ -40,16 +40,17 @@ _PROBES = 16  # batches of which it is taken
 class LiSSA(Attributor):
     """Attribute predictions by influence functions, with the inverse curvature from a stochastic series.
 
-    The score of training sample i for class c at x is τ_c(x, i) = (1/N) g(x, c)ᵀ (G + damping·I)⁻¹ g_i, g the
-    gradients of the cross-entropy and G the Gauss–Newton matrix of the mean training loss, for the last layer
-    its Hessian. It estimates what the loss of x for c grows by when i is left out, so **positive is evidence
-    for the target class**. The solution v of (G + damping·I) v = g(x, c) is the limit of
+    The score of training sample i for class c at x is τ_c(x, i) = (1/N) g(x, c)ᵀ (G + damping·I)⁻¹ g_i, where
+    g are gradients of the cross-entropy and G is the Gauss–Newton matrix of the mean training loss, or its
+    Hessian for the last layer. It estimates the increase of the loss of x for c when i is left out, so
+    **positive is evidence for the target class**. The solution v of (G + damping·I) v = g(x, c) is the limit
+    of
 
         v ← g(x, c)/s + v − (G_b + damping·I) v / s,    v = 0 at first,
 
-    G_b the curvature of a random batch b and s above the largest eigenvalue of every G_b, computed by power
-    iteration; the mean over the second half of the steps is taken, since each v varies with its batch.
-    Nothing is cached: the whole cost is there for every test.
+    where G_b is the curvature of a random batch b, and s is above the largest eigenvalue of every G_b, by
+    power iteration. The result is the mean over the second half of the steps, since each v varies with its
+    batch. Nothing is cached: every test has the full cost.
 
     Parameters
     ----------
@@ -58,18 +59,18 @@ class LiSSA(Attributor):
     damping
         Added to the diagonal of G, above 0.
     depth
-        Steps of the series. None takes as many as leave a hundredth of the slowest part, ln(100)·s/damping,
-        but no more than there are training samples, or 2,000.
+        Steps of the series. None takes ln(100)·s/damping steps, which leave a hundredth of the slowest
+        component, but at most the number of training samples, or 2,000.
     curvature_batch
         Training samples per step.
     seed
-        Makes a run repeatable; all tests see the same batches.
+        Makes a run repeatable; all tests use the same batches.
 
     Attributes
     ----------
     scale_ : float, s
     residual_ : float, the largest ‖(G + damping·I) v − g‖/‖g‖ of the tests of the last call, on all samples;
-        NaN before
+        NaN before the first call
     """
 
     name: ClassVar[str] = "lissa"
@@ -132,7 +133,7 @@ class Series:
     residual: float = math.nan
 
     def solve(self, gradients: Tensor) -> Tensor:
-        """Return (G + damping·I)⁻¹ g for rows (B, P), and note the largest ``residual`` of them."""
+        """Return (G + damping·I)⁻¹ g for rows (B, P), and set ``residual`` to the largest one."""
         options, n, depth = self.options, self.curvature.n_train, self.depth
         generator = np.random.default_rng(options.seed)
         v, total = torch.zeros_like(gradients), torch.zeros_like(gradients)
@@ -146,21 +147,21 @@ class Series:
         return total
 
     def _residual(self, v: Tensor, gradients: Tensor) -> float:
-        """Largest ‖(G + damping·I) v − g‖/‖g‖ of the rows, or raise where the series grew without bound."""
+        """Return the largest ‖(G + damping·I) v − g‖/‖g‖ of the rows, or raise if the series diverged."""
         rest = self.curvature.product(v) + self.options.damping * v - gradients
         sizes = gradients.norm(dim=1)
         residual = float((rest.norm(dim=1) / sizes.where(sizes > 0, 1)).max())
         if not math.isfinite(residual):
             raise ModelError(
-                f"LiSSA's series must converge. It grew without bound with 'curvature_batch' = "
-                f"{self.options.curvature_batch}: some batches bend far more than those that set its scale, "
-                f"{self.scale:.3g}. Take a larger 'curvature_batch'."
+                f"LiSSA's series must converge. It diverged with 'curvature_batch' = "
+                f"{self.options.curvature_batch}: some batches have a larger curvature than the scale "
+                f"{self.scale:.3g}. Use a larger 'curvature_batch'."
             )
         return residual
 
 
 def draw(generator: np.random.Generator, n: int, size: int) -> Ints | None:
-    """Draw a batch of n samples; None is all of them."""
+    """Draw a batch from n samples; None means all."""
     return None if size >= n else generator.integers(n, size=size)
 
 

@@ -1,4 +1,4 @@
-"""How typical a test is of the training set, as an exact sparse sum over training samples."""
+"""One-class machines: the typicality of a test as an exact sparse sum over training samples."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from whence.svm import Solution, solve
 from whence.tasks import Task
 
 By = Literal["class", "whole"]
-_HALVINGS = 14  # of an interval of log C: ν is met to some thousandths
-_ENDS = -12.0, 6.0  # of log C·mean‖f‖²: from all samples at their bound to next to none
-_LOOSE = 1e-4  # the gap of the solutions that look for C
+_HALVINGS = 14  # bisection steps of log C: ν is accurate to some thousandths
+_ENDS = -12.0, 6.0  # range of log C·mean‖f‖²: from all samples at their bound to almost none
+_LOOSE = 1e-4  # gap of the solutions during the search for C
 
 
 class Machines:
-    """The machines of one fit: one per class, or one of the whole training set.
+    """The machines of one fit: one per class, or one for the whole training set.
 
     Attributes
     ----------
     gap : the largest relative duality gap of a machine
-    support, boundary, outside : places of training samples with λ ≠ 0; with 0 < λ < C; at the bound
+    support, boundary, outside : indices of training samples with λ ≠ 0; with 0 < λ < C; at the bound
     """
 
     def __init__(self, by: By, fitted: Fitted) -> None:
@@ -47,9 +47,9 @@ class Machines:
         self._own = _columns(by, fitted.task, fitted.labels[fitted.used])
         lam, columns = self._arrays["lam"], len(self._arrays["bounds"]) if self._own is None else 1
         if lam.shape[1] != columns or (lam < 0).any():
-            raise contents.refused(f"'lam' must have {columns} columns, nowhere below 0, and has not")
+            raise contents.refused(f"'lam' must have {columns} columns without negative values")
         if int((lam > 0).any(1).sum()) != len(self._arrays["vectors"]):
-            raise contents.refused("'vectors' must have a row per sample with coefficients, and has not")
+            raise contents.refused("'vectors' must have one row per sample with coefficients")
 
     @property
     def gap(self) -> float:
@@ -58,18 +58,18 @@ class Machines:
 
     @property
     def support(self) -> Ints:
-        """Places of training samples with λ ≠ 0 in some machine."""
+        """Indices of training samples with λ ≠ 0 in some machine."""
         return self._where(self._arrays["lam"] > 0)
 
     @property
     def boundary(self) -> Ints:
-        """Places of the training samples that make up a boundary: 0 < λ < C."""
+        """Indices of the training samples on a boundary: 0 < λ < C."""
         lam = self._arrays["lam"]
         return self._where((lam > 0) & (lam < self._limits()))
 
     @property
     def outside(self) -> Ints:
-        """Places of the training samples at the bound, outside of their boundary or on it."""
+        """Indices of the training samples at the bound, outside of their boundary or on it."""
         return self._where(self._arrays["lam"] >= self._limits())
 
     def typicality(self, features: Tensor, targets: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class Machines:
         return (lam * norms).float()
 
     def _limits(self) -> Tensor:
-        """Return the bound C next to λ (M, columns): of a sample's own class, or of each label."""
+        """Return the bound C of λ (M, columns): that of a sample's class, or of each label."""
         bounds = self._arrays["bounds"]
         return bounds if self._own is None else bounds[torch.as_tensor(self._own)][:, None]
 
@@ -127,39 +127,39 @@ class Machines:
 @register
 @dataclass(eq=False)
 class OneClass(Attributor):
-    """Attribute how typical a test is of a class to the training samples that make it so.
+    """Attribute the typicality of a test for a class to training samples.
 
-    For each class c a one-class machine is solved on its samples: min_w ½‖w‖² + C Σ_i max(0, 1 − w·g_i), with
-    the features g = f − m less the mean m of the whole training set, and C such that a share ``nu`` of the
-    class lies outside, at most. With w_c = Σ_i λ_i g_i w_c·g(x) is how typical a test is: **1 is the
-    boundary, above it the test is inside**. The score of training sample i is λ_i g_i·g(x), **positive where
-    it makes the test typical of the class**, and the scores of all samples sum to w_c·g(x). Samples well
-    inside have λ = 0 and score 0, and so have those of other classes. One machine of the ``"whole"`` training
-    set takes the features as they are, m = 0: centred on its own mean it could tell no side from another.
+    For each class c, a one-class machine is solved on its samples: min_w ½‖w‖² + C Σ_i max(0, 1 − w·g_i),
+    with features g = f − m, where m is the mean of the whole training set, and C such that at most a share
+    ``nu`` of the class lies outside. With w_c = Σ_i λ_i g_i, the typicality of a test is w_c·g(x): **1 is the
+    boundary, above it the test is inside**. The score of training sample i is λ_i g_i·g(x), **positive if it
+    makes the test typical of the class**, and the scores of all samples sum to w_c·g(x). Samples well inside,
+    and those of other classes, have λ = 0 and score 0. One machine for the ``"whole"`` training set uses raw
+    features, m = 0: around its own mean no direction would be special.
 
-    Of many labels there is a machine per label, on the samples that have it; numbers have no classes, and ask
-    for ``by="whole"``. To find out-of-distribution samples, the distance to neighbours (``DualDA.novelty``)
-    was better on images, a little worse on texts; one machine of the whole training set was of no use
-    (docs/audit.md).
+    For multi-label tasks there is one machine per label, on the samples that have it; regression has no
+    classes and requires ``by="whole"``. To find out-of-distribution samples, the distance to neighbours
+    (``DualDA.novelty``) was better on images and slightly worse on texts; one machine for the whole training
+    set was useless (docs/research/audit.md).
 
     Parameters
     ----------
     nu
-        The share of each class that may lie outside of its boundary.
+        Maximum share of each class outside of its boundary.
     by
-        "class", or "whole" for one machine of the whole training set.
+        "class", or "whole" for one machine for the whole training set.
     tol
         Relative duality gap to reach.
     seed
-        Of the solver.
+        Seed of the solver.
 
     Attributes
     ----------
-    nu_ : (machines,) Σλ/(C·n) of each, the share that lies outside at most; above ``nu`` where a class
-        cannot be kept on one side of the mean
+    nu_ : (machines,) Σλ/(C·n) of each machine, an upper bound of the share outside; above ``nu`` if a class
+        lies on both sides of the mean
     gap_ : float, the largest relative duality gap of a machine
-    support_, boundary_, outside_ : int64, places of training samples with λ ≠ 0 in some machine; those of
-        them that make up a boundary, 0 < λ < C; and those at the bound, which lie outside of it or on it
+    support_, boundary_, outside_ : int64, indices of training samples with λ ≠ 0 in some machine; those on a
+        boundary, 0 < λ < C; and those at the bound, outside of a boundary or on it
 
     Examples
     --------
@@ -193,7 +193,7 @@ class OneClass(Attributor):
     def learn(self, training: Training, **given: Any) -> dict[str, Tensor]:
         """Solve the machines."""
         X, labels, task = training.features, training.labels.cpu().numpy(), training.task
-        # Of its own mean no side is free: the machine of all samples, centred on it, has w = 0 at any C.
+        # Centred on the mean of all samples, a single machine would have w = 0 at any C.
         centre = torch.zeros_like(X[0]) if self.by == "whole" else X.mean(0)
         G = (X - centre).cpu().numpy()
         machine_of = _columns(self.by, task, labels)
@@ -226,11 +226,11 @@ class OneClass(Attributor):
         super()._check_task(task)
         if self.by == "class" and task.label_kind == "number":
             raise InvalidInputError(
-                "'by' must be \"whole\" where labels are numbers, which have no classes. Got 'class'."
+                "'by' must be \"whole\" for regression, which has no classes. Got 'class'."
             )
 
     def _machine_of(self, G: Floats) -> Solution:
-        """Solve the machine of features (n, d) at the C whose share outside is ``nu``, or next above it."""
+        """Solve the machine of features (n, d) at the C whose share outside is ``nu``, or just below it."""
         low, high = _ENDS
         scale = float(np.einsum("nd,nd->n", G, G, dtype=np.float64).mean()) or 1.0
         for _ in range(_HALVINGS):
@@ -256,7 +256,7 @@ class OneClass(Attributor):
 
 
 def _columns(by: By, task: Task, labels: Any) -> Ints | None:
-    """Return the machine (M,) of each sample; None where a sample can be in several."""
+    """Return the machine (M,) of each sample; None if a sample can be in several."""
     if by == "whole":
         return np.zeros(len(labels), np.int64)
     return np.asarray(labels, np.int64) if task.has_classes else None

@@ -1,4 +1,4 @@
-"""The attribution method that knows nothing, by which all others are judged."""
+"""Random attributions, the baseline for all methods."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from whence.model.inputs import take
 @register
 @dataclass(eq=False)
 class RandomAttributor(Attributor):
-    """Attribute predictions at random: standard normal scores, the same ones for the same input and class.
+    """Attribute predictions at random: standard normal scores, equal for equal inputs and classes.
 
     Parameters
     ----------
     seed
-        Of all scores.
+        Seed of all scores.
     """
 
     name: ClassVar[str] = "random"
@@ -50,10 +50,10 @@ class RandomAttributor(Attributor):
         return torch.from_numpy(scores.astype(np.float32))
 
     def _row(self, fitted: Fitted, x: Any, target: int) -> Any:
-        # Seeded by the input itself, so that its scores do not depend on the batch it comes in.
+        # Seeded by the input, so that its scores do not depend on the batch.
         if isinstance(x, NewSamples):
             x = x.inputs(fitted.require_model().prepare)
-        if isinstance(x, Mapping) and len(x) == 1:  # whatever it is called
+        if isinstance(x, Mapping) and len(x) == 1:  # independent of its name
             x = next(iter(x.values()))
         digest = Digest()
         digest.add(x)

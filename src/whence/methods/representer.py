@@ -23,26 +23,26 @@ from whence.features.training import Classifier, Training
 from whence.svm.softmax import fit_softmax
 
 Targets = Literal["labels", "outputs"]
-"""What a new last layer is fitted to: the labels, or the model's own probabilities."""
+"""The targets of the new last layer: the labels, or the model's probabilities."""
 
-_BLOCK = 1 << 20  # coefficients gathered at a time
+_BLOCK = 1 << 20  # coefficients per block
 
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """A last layer W = Σ_i α_i f_iᵀ, whose scores are τ_c(x, i) = α_ic f_i·f(x), a row's sum w_c·f(x).
+    """A last layer W = Σ_i α_i f_iᵀ with scores τ_c(x, i) = α_ic f_i·f(x), which sum to w_c·f(x) per row.
 
-    Self-influence is α_{i,y_i}‖f_i‖²: of a layer that is fitted to labels never negative, and largest where
-    it does not fit the sample's own.
+    Self-influence is α_{i,y_i}‖f_i‖². For a layer that is fitted to labels it is never negative, and large if
+    the layer does not fit the sample's label.
 
     Parameters
     ----------
     arrays
-        What ``pack_points`` returned.
+        The result of ``pack_points``.
     labels
-        Of the training samples (N,).
+        Labels of the training samples (N,).
     constant
-        What follows the features to carry the bias, 0 without one.
+        The constant that is appended to the features for the bias, 0 without one.
     """
 
     arrays: Mapping[str, Tensor]
@@ -65,7 +65,7 @@ class Points:
         return float(self.arrays["residual"])
 
     def between(self, tests: Tests) -> Tensor:
-        """Scores (B, N) of tests."""
+        """Compute scores (B, N) of tests."""
         features = tests.features
         classes, square = tests.targets.to(features.device), self.constant**2
         scores = torch.addmm(features.new_full((1,), square), features, self.arrays["features"].T)
@@ -75,14 +75,14 @@ class Points:
         return scores
 
     def squares(self) -> Tensor:
-        """Scores (N,) of the training samples at themselves for their labels."""
+        """Compute self-influences (N,) of the training samples for their labels."""
         features = self.arrays["features"]
         norms = torch.einsum("nd,nd->n", features, features) + self.constant**2
         return norms * self.arrays["alpha"].gather(0, self.labels[None])[0]
 
 
 def pack_points(training: Training, alpha: Doubles, weight: Doubles, residual: float) -> dict[str, Tensor]:
-    """Return what is learned for coefficients α (N, K) and weights (K, d)."""
+    """Return the learned tensors for coefficients α (N, K) and weights (K, d)."""
     device = training.features.device
     return {
         "features": training.features,
@@ -93,7 +93,7 @@ def pack_points(training: Training, alpha: Doubles, weight: Doubles, residual: f
 
 
 def points_layout(classifier: Classifier, bias: bool) -> Layout:
-    """Return the shapes of what ``pack_points`` returns."""
+    """Return the shapes of the tensors of ``pack_points``."""
     columns = classifier.weight.shape[1] + bias
     return {"features": ("N", "d"), "alpha": ("K", "N"), "coef": ("K", columns), "residual": ()}
 
@@ -107,9 +107,9 @@ def rows_with(training: Training, constant: float | None) -> Doubles:
 @register
 @dataclass(eq=False)
 class Representer(Attributor):
-    """Attribute predictions by Representer Points: a last layer trained again with an ℓ2 penalty.
+    """Attribute predictions by Representer Points: a last layer retrained with an ℓ2 penalty.
 
-    At the minimum W of (1/N) Σ_i ℓ(W f_i, y_i) + l2‖W‖², with ℓ the cross-entropy and y_i the training
+    At the minimum W of (1/N) Σ_i ℓ(W f_i, y_i) + l2‖W‖², where ℓ is the cross-entropy and y_i the training
     labels, W = Σ_i α_i f_iᵀ with α_ic = −(1/(2 l2 N)) ∂ℓ_i/∂logit_c = (δ_{c,y_i} − p_ic)/(2 l2 N). The score
     of training sample i for class c at x is τ_c(x, i) = α_ic f_i·f(x), **positive is evidence for the target
     class**, and the scores of all samples sum to the new layer's logit w_c·f(x).
@@ -117,10 +117,10 @@ class Representer(Attributor):
     Parameters
     ----------
     l2
-        Weight of the penalty. Smaller follows the labels more closely, and gives the weight to fewer samples.
+        Weight of the penalty. Smaller values fit the labels more closely, with weight on fewer samples.
     targets
-        What the new layer is fitted to: "labels", or "outputs", the model's own probabilities q_ic instead
-        of δ_{c,y_i}. Then α does not know the labels, and wrong ones are not seen.
+        The targets of the new layer: "labels", or "outputs", the model's probabilities q_ic instead of
+        δ_{c,y_i}. Then α does not depend on the labels and cannot show wrong ones.
     bias
         Append a constant 1 to the features, so that the bias is penalised and attributed too.
     tol
@@ -130,7 +130,7 @@ class Representer(Attributor):
     ----------
     coef_ : (class, d) float64 weights W, with the bias as a last column when ``bias`` is set
     alpha_ : (train, class) float32, α: the global attributions
-    residual_ : float, ‖W − Σ_i α_i f_iᵀ‖ / ‖W‖, how far the scores are from summing to the logit
+    residual_ : float, ‖W − Σ_i α_i f_iᵀ‖ / ‖W‖, the relative error of the sum of scores
 
     Examples
     --------
@@ -167,14 +167,13 @@ class Representer(Attributor):
         with np.errstate(over="ignore"):
             if not np.isfinite(solution.alpha.astype(np.float32)).all():
                 raise InvalidInputError(
-                    f"'l2' must be large enough for the coefficients 1/(2 l2 N). Got {self.l2:g}, where they "
-                    "overflow."
+                    f"'l2' must be large enough for finite coefficients 1/(2 l2 N). Got {self.l2:g}."
                 )
         if solution.residual > max(self.tol, 1e-6):
             warn(
                 f"The new last layer has a residual of {solution.residual:.1e}, more than 'tol' = "
-                f"{self.tol:g}: scores sum to its logits only so far. A larger 'l2' than {self.l2:g} is "
-                "easier to solve.",
+                f"{self.tol:g}: scores sum to its logits only with this error. Use a larger 'l2' than "
+                f"{self.l2:g}.",
                 ConvergenceWarning,
             )
         return pack_points(training, solution.alpha, solution.weight, solution.residual)

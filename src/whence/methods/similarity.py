@@ -1,4 +1,4 @@
-"""Similarity of training and test samples, signed by whether the training label is the class explained."""
+"""Similarity of training and test samples, with the sign of whether the training label is the target."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from whence.attribution.base import Attributor, Capabilities, register
 from whence.attribution.fitted import Fitted, Tests
 from whence.attribution.parameters import one_of, parameter
 from whence.core.contents import Layout
 from whence.errors import InvalidInputError
+from whence.features.metric import METRICS, FeatureMap, MetricName
 from whence.features.training import Classifier, Training
 
-Metric = Literal["dot", "cosine", "l2"]
+Metric = Literal["dot", "cosine", "centred", "whitened", "l2"]
 Space = Literal["features", "input"]
+_READ: dict[Metric, MetricName] = {
+    "dot": "raw", "cosine": "unit", "centred": "centred", "whitened": "whitened", "l2": "raw"
+}  # fmt: skip
 
 
 @register
@@ -25,23 +28,24 @@ Space = Literal["features", "input"]
 class Similarity(Attributor):
     """Attribute predictions to similar training samples.
 
-    A similarity alone says nothing about classes. Here the score of training sample i for class c at x is
-    τ_c(x, i) = s(x, x_i) where y_i = c, and −s(x, x_i) where the label is another: **positive is evidence
-    for the target class**, and a near copy with another label contradicts it. With u and v the features,
-    or the flattened inputs, of x and x_i, s is
+    The score of training sample i for class c at x is τ_c(x, i) = s(x, x_i) if y_i = c, and −s(x, x_i) for
+    other labels: **positive is evidence for the target class**, and a near copy with another label
+    contradicts it. Where u and v are the features, or the flattened inputs, of x and x_i, the similarity s is
 
-    - ``"dot"``: u·v, larger for long vectors, and negative where they point apart;
-    - ``"cosine"``: u·v / (‖u‖‖v‖), between −1 and 1; a vector of zeros, as a network with ReLU may return,
-      is similar to none;
-    - ``"l2"``: 1 / (1 + ‖u − v‖/r), between 0 and 1, with r the root mean square distance of the training
+    - ``"dot"``: u·v, larger for long vectors, and negative for opposite directions;
+    - ``"cosine"``: u·v / (‖u‖‖v‖), between −1 and 1; 0 for a vector of zeros, which a network with ReLU may
+      have;
+    - ``"centred"``, ``"whitened"``: φ(u)·φ(v) with the map φ of these feature metrics of ``DualDA``;
+    - ``"l2"``: 1 / (1 + ‖u − v‖/r), between 0 and 1, where r is the root mean square distance of the training
       samples from their mean.
 
-    Self-influence is ‖v‖² for ``"dot"`` and otherwise 1; that of a vector of zeros is 0 for ``"cosine"``.
+    Self-influence is s(x_i, x_i): ‖v‖² for ``"dot"``, 1 for ``"cosine"``, ``"whitened"`` and ``"l2"``, and 0
+    for a vector of zeros with ``"cosine"``.
 
     Parameters
     ----------
     metric
-        "dot", "cosine" or "l2".
+        "dot", "cosine", "centred", "whitened" or "l2".
     space
         "features", or "input" for the model's inputs, unchanged.
 
@@ -71,12 +75,12 @@ class Similarity(Attributor):
             vectors = training.features
         else:
             vectors = torch.cat([_flat(inputs) for inputs, _ in training.batches])
-        if self.metric == "cosine":
-            return {"vectors": normalize(vectors)}
-        if self.metric == "dot":
-            return {"vectors": vectors}
+        feature_map = METRICS[_READ[self.metric]].fit(vectors.cpu().numpy())
+        learned = {"vectors": feature_map(vectors), **_as_tensors(feature_map)}
+        if self.metric != "l2":
+            return learned
         radius = (vectors - vectors.mean(0)).norm(dim=1).square().mean().sqrt()
-        return {"vectors": vectors, "radius": radius.where(radius > 0, 1.0)}
+        return {**learned, "radius": radius.where(radius > 0, 1.0)}
 
     def score_tests(self, fitted: Fitted, tests: Tests) -> Tensor:
         queries = tests.features
@@ -85,37 +89,63 @@ class Similarity(Attributor):
             queries = torch.cat([_flat(batch) for batch in batches])
         vectors = fitted.arrays["vectors"]
         if self.metric == "l2":
-            # Not by ‖u‖² + ‖v‖² − 2u·v, which rounds the distance of near copies to a thousandth of ‖u‖.
+            # Not by ‖u‖² + ‖v‖² − 2u·v, whose rounding error for near copies is a thousandth of ‖u‖.
             scores = torch.cdist(queries, vectors, compute_mode="donot_use_mm_for_euclid_dist")
             scores.div_(fitted.arrays["radius"]).add_(1).reciprocal_()
         else:
-            if self.metric == "cosine":
-                queries = normalize(queries)
-            scores = queries @ vectors.T
+            scores = self._feature_map(fitted)(queries) @ vectors.T
         same = fitted.used_labels == tests.targets.to(queries.device)[:, None]
         return scores.mul_(torch.where(same, 1, -1))
 
     def score_self(self, fitted: Fitted) -> Tensor:
         vectors = fitted.arrays["vectors"]
-        if self.metric == "dot":
-            return torch.einsum("nd,nd->n", vectors, vectors)
-        near = vectors.new_ones(len(vectors))
-        return near if self.metric == "l2" else near * vectors.any(dim=1)
+        if self.metric == "l2":
+            return vectors.new_ones(len(vectors))
+        return torch.einsum("nd,nd->n", vectors, vectors)
 
     def _needs_inputs(self) -> bool:
         return self.space == "input"
 
     def _layout(self, classifier: Classifier) -> Layout:
-        vectors: Layout = {"vectors": ("N", "d" if self.space == "features" else "inputs")}
-        return {**vectors, "radius": ()} if self.metric == "l2" else vectors
+        d = "d" if self.space == "features" else "inputs"
+        layout: dict[str, tuple[int | str, ...]] = {"vectors": ("N", d)}
+        if self.metric == "l2":
+            layout["radius"] = ()
+        if METRICS[_READ[self.metric]].centre:
+            layout["mean"] = (d,)
+        if METRICS[_READ[self.metric]].shrinkage is not None:
+            layout |= {"directions": (d, "r"), "gains": ("r",), "rest": ()}
+        return layout
+
+    def _doubles(self) -> tuple[str, ...]:
+        return ("mean", "directions", "gains", "rest")
+
+    def _feature_map(self, fitted: Fitted) -> FeatureMap:
+        """Return the feature map, from the learned tensors."""
+        learned = {
+            name: fitted.arrays[name].cpu().numpy()
+            for name in ("mean", "directions", "gains")
+            if name in fitted.arrays
+        }
+        rest = float(fitted.arrays.get("rest", torch.ones(())))
+        return FeatureMap(**learned, rest=rest, unit=METRICS[_READ[self.metric]].unit)
+
+
+def _as_tensors(feature_map: FeatureMap) -> dict[str, Tensor]:
+    """Return the parameters of a feature map as tensors, by the names of its fields."""
+    named = {"mean": feature_map.mean, "directions": feature_map.directions, "gains": feature_map.gains}
+    learned = {name: torch.from_numpy(array) for name, array in named.items() if array is not None}
+    if feature_map.directions is not None:
+        learned["rest"] = torch.tensor(feature_map.rest, dtype=torch.float64)
+    return learned
 
 
 def _flat(inputs: Any) -> Tensor:
-    """Return rows (B, D) of a batch of inputs, or raise where they are no numbers of one size."""
+    """Return a batch of inputs as rows (B, D), or raise if they are not one tensor of real numbers."""
     if not isinstance(inputs, Tensor) or not inputs.is_floating_point():
         got = f"dtype {inputs.dtype}" if isinstance(inputs, Tensor) else type(inputs).__name__
         raise InvalidInputError(
             "'space' must be \"features\" unless an input is one tensor of real numbers, such as an image. "
-            f"Got {got}. Tokens have no distance: compare features."
+            f"Got inputs of {got}."
         )
     return inputs.flatten(1)

@@ -1,4 +1,4 @@
-"""TracIn: inner products of the gradients of the loss along the course of training."""
+"""TracIn: inner products of the gradients of the loss, summed over checkpoints."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from whence.gradients.gradients import MEMORY, Loss
 from whence.gradients.projection import Dimension, check_dimension
 from whence.gradients.scores import GradientRecipe, WeightedProducts, check_loss
 
-_MOST = 1e6  # more than any training takes, and float32 still holds the scores
+_MOST = 1e6  # above any real learning rate, and scores stay finite in float32
 
 
 @register
 @dataclass(eq=False)
 class TracIn(Attributor):
-    """Attribute predictions by inner products of gradients along the course of training.
+    """Attribute predictions by inner products of gradients, summed over checkpoints of training.
 
-    With θ_t the weights at checkpoint t and η_t its learning rate, the score of training sample i for class c
-    at x is
+    Where θ_t are the weights at checkpoint t and η_t is its learning rate, the score of training sample i for
+    class c at x is
 
         τ_c(x, i) = Σ_t η_t ∇ℓ(x, c; θ_t) · ∇ℓ(x_i, y_i; θ_t),
 
-    to first order by how much the steps on sample i decreased the test's loss. **Positive is evidence for
+    the first-order decrease of the test's loss by the steps on sample i. **Positive is evidence for
     the target class.** Self-influence is Σ_t η_t ‖∇ℓ(x_i, y_i; θ_t)‖².
 
-    The sum is over the checkpoints only: the model's own weights choose the class for ``target=None``, and
-    count when they are among the checkpoints.
+    The sum is over the checkpoints only: the model's own weights predict the class for ``target=None``, and
+    count only if they are among the checkpoints.
 
-    Besides the arguments of all methods ``fit`` takes ``checkpoints``: state dicts, models, or paths of files
-    with a state dict, of safetensors or ``torch.save``; and ``learning_rates``: one for all checkpoints,
-    which only scales the scores, or one per checkpoint.
+    Besides the arguments of all methods, ``fit`` takes ``checkpoints``: state dicts, models, or paths of
+    files with a state dict, from safetensors or ``torch.save``; and ``learning_rates``: one for all
+    checkpoints, which only scales the scores, or one per checkpoint.
 
     Parameters
     ----------

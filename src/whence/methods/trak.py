@@ -1,4 +1,4 @@
-"""TRAK: influence on the margin in a random projection of its gradients."""
+"""TRAK: influence on the margin, in a random projection of gradients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from whence.gradients.gradients import MEMORY, Weights, margin
 from whence.gradients.products import LastLayerGradients, Stored
 from whence.gradients.projection import Dimension, check_dimension, projection_for
 
-_BLOCK = 1024  # samples whose rows are held in float64 at a time
+_BLOCK = 1024  # rows per block in float64
 
 
 @register
@@ -32,20 +32,20 @@ _BLOCK = 1024  # samples whose rows are held in float64 at a time
 class TRAK(Attributor):
     """Attribute predictions by a linear model of the margin in projected gradients.
 
-    With m(x, c) = log(p_c / (1 − p_c)) the margin of class c, φ(x, c) = S ∇m(x, c) its gradient in k random
-    projections, and Φ (N, k) the rows φ_i = φ(x_i, y_i) of the training set, the score of training sample i
-    for class c at x is
+    Where m(x, c) = log(p_c / (1 − p_c)) is the margin of class c, φ(x, c) = S ∇m(x, c) its gradient in k
+    random projections, and Φ (N, k) has the rows φ_i = φ(x_i, y_i) of the training set, the score of training
+    sample i for class c at x is
 
         τ_c(x, i) = φ(x, c)ᵀ (ΦᵀΦ + λI)⁻¹ φ_i (1 − p_i),
 
-    with p_i the probability of the training label: to first order by how much the margin falls without
-    sample i. **Positive is evidence for the target class.** With several checkpoints M, the mean over them of
+    where p_i is the probability of the training label: the first-order decrease of the margin without
+    sample i. **Positive is evidence for the target class.** With several checkpoints, the mean over them of
     φᵀ(ΦᵀΦ + λI)⁻¹φ_i is multiplied by the mean of 1 − p_i.
 
-    Besides the arguments of all methods ``fit`` takes ``checkpoints``: an ensemble instead of the model's own
-    weights, which then only choose the class for ``target=None``; models of its architecture, state dicts, or
-    paths of files with one. Or ``gradients``: what ``collect`` returned for the bank that is passed as
-    ``features``, of the model's own weights, so that several ridges share one pass through the model.
+    Besides the arguments of all methods, ``fit`` takes ``checkpoints``: an ensemble instead of the model's
+    own weights, which then only predict the class for ``target=None``: models of its architecture, state
+    dicts, or paths of files with one. Or ``gradients``: the result of ``collect`` for the bank passed as
+    ``features``, at the model's own weights, so that several ridges share one pass through the model.
 
     Parameters
     ----------
@@ -53,15 +53,15 @@ class TRAK(Attributor):
         "all": gradients by all parameters with ``requires_grad``. "last": by the last layer's weight and
         bias, frozen or not.
     projection
-        k, at most the number of parameters. "auto" is 2,048, or the number of parameters where that is less,
-        without a projection then. None: all parameters.
+        k, at most the number of parameters. "auto" is 2,048, or no projection for fewer parameters. None: no
+        projection.
     ridge
-        λ as a multiple of tr(ΦᵀΦ) / min(k, N), the mean of the eigenvalues of ΦᵀΦ that need not be zero.
-        Without it the inverse of a ΦᵀΦ with k near N is one of noise.
+        λ as a multiple of tr(ΦᵀΦ) / min(k, N), the mean of the eigenvalues of ΦᵀΦ that can be nonzero.
+        Without it, the inverse of ΦᵀΦ is dominated by noise for k near N.
     seed
-        Of the projection; checkpoint j has seed + j.
+        Seed of the projection; checkpoint j uses seed + j.
     memory
-        Bytes that gradients and activations may take at a time.
+        Limit in bytes for gradients and activations.
 
     Examples
     --------
@@ -93,14 +93,14 @@ class TRAK(Attributor):
         **given: Any,
     ) -> dict[str, Tensor]:
         arrays: dict[str, Tensor] = {}
-        doubts, squares = [], []
+        residuals, squares = [], []
         for j, stored in enumerate(self._stored(training.classifier, points)):
             collected = training_rows(training, stored, gradients, self.show_progress)
             solved = self._solve(collected.rows)
             arrays[f"{j}.solved"] = solved
-            doubts.append(torch.sigmoid(-collected.values))  # 1 − p, from log(p / (1 − p))
+            residuals.append(torch.sigmoid(-collected.values))  # 1 − p, from log(p / (1 − p))
             squares.append(torch.einsum("nk,nk->n", collected.rows, solved))
-        arrays["doubt"] = torch.stack(doubts).mean(0)
+        arrays["doubt"] = torch.stack(residuals).mean(0)
         arrays["own"] = torch.stack(squares).mean(0) * arrays["doubt"]
         return arrays
 
@@ -116,19 +116,19 @@ class TRAK(Attributor):
 
     @property
     def kind(self) -> Kind | None:
-        """Which gradients at the model's own weights it keeps; None for those of the last layer."""
+        """The kind of stored gradients at the model's own weights; None for the last layer."""
         return Kind(margin, self.projection, self.seed) if self.params == "all" else None
 
     def collect(self, features: FeatureBank) -> GradientBank:
-        """Compute the gradients of a training set for all methods that keep the same."""
+        """Compute the gradients of a training set for all methods with the same kind."""
         self._check_parameters()
         return collect(self, features)
 
     def _check_given(self, model: Any, checkpoints: Any = None, gradients: Any = None) -> dict[str, Any]:
         if checkpoints is not None and gradients is not None:
             raise InvalidInputError(
-                "'gradients' must be left out where 'checkpoints' are given, since they are of the model's "
-                "own weights. Got both."
+                "'gradients' must be None with 'checkpoints', because gradients are at the model's own "
+                "weights. Got both."
             )
         if checkpoints is not None:
             return {"points": read_checkpoints(model, checkpoints)}
@@ -146,7 +146,7 @@ class TRAK(Attributor):
         return UNSAVED.format(type(self).__name__) if ensemble else ""
 
     def _stored(self, classifier: Classifier, points: Sequence[Weights | None]) -> list[Stored]:
-        """Make what computes and multiplies gradients at each set of weights."""
+        """Return the computation of gradients and products at each set of weights."""
         if self.params == "all":
             kinds = [Kind(margin, self.projection, self.seed + j) for j in range(len(points))]
             how = classifier, self.memory, self.show_progress
@@ -159,7 +159,7 @@ class TRAK(Attributor):
         return [Stored(gradients, projection, weights) for projection, weights in pairs]
 
     def _solve(self, rows: Tensor) -> Tensor:
-        """(ΦᵀΦ + λI)⁻¹φ_i for each row φ_i of Φ (N, k), in float64."""
+        """Compute (ΦᵀΦ + λI)⁻¹φ_i for each row φ_i of Φ (N, k), in float64."""
         k = rows.shape[1]
         square = torch.zeros(k, k, dtype=torch.float64, device=rows.device)
         for part in map(Tensor.double, torch.split(rows, _BLOCK)):
@@ -168,7 +168,7 @@ class TRAK(Attributor):
         factor, fault = torch.linalg.cholesky_ex(square)
         if fault:
             raise InvalidInputError(
-                f"'ridge' must be above 0 where ΦᵀΦ is singular, as with {k:,} projections of "
+                f"'ridge' must be above 0 if ΦᵀΦ is singular, as with {k:,} projections of "
                 f"{len(rows):,} samples' gradients. Got {self.ridge!r}. Choose a ridge, or fewer projections."
             )
         solved = torch.empty_like(rows)

@@ -1,1 +1,82 @@
-"""Metrics: functions of scores and labels."""
+"""Metrics of attributions: functions of scores (test, train), positive for the target class, and labels."""
+
+from whence.metrics.coreset import (
+    FRACTIONS,
+    Performance,
+    coreset,
+    coreset_order,
+    importance,
+    order_by,
+    performance,
+    pruned,
+    weighted_mean,
+)
+from whence.metrics.faithfulness import (
+    sparsified,
+    sparsified_faithfulness,
+    support_counts,
+    surrogate_faithfulness,
+)
+from whence.metrics.lds import (
+    LDSComparison,
+    Reliability,
+    compare_lds,
+    lds,
+    lds_reliability,
+    random_subsets,
+)
+from whence.metrics.lists import Cancellation, Specificity, cancellation, specificity
+from whence.metrics.localisation import Localisation, caught_pairs, localisation
+from whence.metrics.scores import (
+    Curve,
+    SparsityCurve,
+    fooled,
+    identical_class,
+    identical_subclass,
+    mislabeling_auc,
+    mislabeling_curve,
+    mislabeling_placements,
+    random_scores,
+    shortcut_ap,
+    sparsity_curve,
+)
+
+__all__ = [
+    "FRACTIONS",
+    "Cancellation",
+    "Curve",
+    "LDSComparison",
+    "Localisation",
+    "Performance",
+    "Reliability",
+    "SparsityCurve",
+    "Specificity",
+    "cancellation",
+    "caught_pairs",
+    "compare_lds",
+    "coreset",
+    "coreset_order",
+    "fooled",
+    "identical_class",
+    "identical_subclass",
+    "importance",
+    "lds",
+    "lds_reliability",
+    "localisation",
+    "mislabeling_auc",
+    "mislabeling_curve",
+    "mislabeling_placements",
+    "order_by",
+    "performance",
+    "pruned",
+    "random_scores",
+    "random_subsets",
+    "shortcut_ap",
+    "sparsified",
+    "sparsified_faithfulness",
+    "sparsity_curve",
+    "specificity",
+    "support_counts",
+    "surrogate_faithfulness",
+    "weighted_mean",
+]

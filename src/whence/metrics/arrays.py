@@ -1,4 +1,4 @@
-"""Scores, labels and masks as arrays, checked where they enter a metric."""
+"""Validation of scores, labels and masks in metrics."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from whence.core.checks import as_int64, check_finite, check_shape, check_that, 
 from whence.errors import InvalidInputError
 
 _LARGEST = 1e150
-_BLOCK = 1 << 24  # entries looked at together
+_BLOCK = 1 << 24  # entries per block
 
 
 def numbers(name: str, values: Any, shape: tuple[int | None, ...]) -> Array:
-    """Return finite numbers of a shape, where None fits any length, in their own precision; or raise."""
+    """Return finite numbers of a shape, in which None is any length, with their dtype, or raise."""
     array = real_array(name, values)
-    if array.dtype.kind in "bu":  # which have no negative values, not even of their differences
+    if array.dtype.kind in "bu":  # these have no negative differences
         array = array.astype(np.float64)
     check_shape(name, array, shape)
     rows = max(1, _BLOCK // max(1, array[:1].size))
@@ -54,7 +54,7 @@ def mask(name: str, values: Any, shape: tuple[int | None, ...]) -> Mask:
 
 
 def split_mask(name: str, values: Any, n: int, what: str = "samples") -> Mask:
-    """Return booleans (n,) with both values among them, or raise."""
+    """Return booleans (n,) with both values, or raise."""
     marked = mask(name, values, (n,))
     check_that(
         not marked.all() and marked.any(), name, f"mark some of the {n} {what} and not all", marked.sum()

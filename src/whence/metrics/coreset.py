@@ -1,4 +1,4 @@
-"""Coreset selection and adversarial pruning: training samples by importance, and models without them."""
+"""Coreset selection and adversarial pruning: training samples by importance, and the retrained models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from whence.core.display import displayed
 from whence.metrics.arrays import classes, numbers
 
 FRACTIONS: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""Shares p of the training set that models are retrained on, or without."""
+"""Shares p of the training set with which, or without which, models are retrained."""
 
 
 def coreset_order(scores: Any, seed: int = 0) -> Ints:
@@ -26,7 +26,7 @@ def coreset_order(scores: Any, seed: int = 0) -> Ints:
     ----------
     scores : (T, N)
     seed
-        Of the order among equals.
+        Seed of the order of ties.
 
     Examples
     --------
@@ -38,15 +38,15 @@ def coreset_order(scores: Any, seed: int = 0) -> Ints:
 
 
 def importance(scores: Any) -> Doubles:
-    """Return mean |τ(x, i)| over the tests of scores (T, N), (N,)."""
+    """Return mean |τ(x, i)| over the tests for scores (T, N), (N,)."""
     mean: Doubles = np.abs(numbers("scores", scores, (None, None))).mean(axis=0, dtype=np.float64)
     return mean
 
 
 def order_by(worth: Any, seed: int = 0) -> Ints:
-    """Order training samples by what they are worth (N,), most first, (N,); equals are drawn by lot.
+    """Order training samples by their values (N,), largest first, (N,); ties are broken at random.
 
-    Where all are equal, that is a random order.
+    If all are equal, the order is random.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def coreset(order: Ints, fraction: float, labels: Any = None) -> Ints:
 
 
 def pruned(order: Ints, fraction: float, labels: Any = None) -> Ints:
-    """Return the indices of what is left without the share that ``coreset`` gives, to retrain on."""
+    """Return the remaining indices without the samples that ``coreset`` returns, to retrain on."""
     return _split(order, fraction, labels)[1]
 
 
@@ -107,7 +107,7 @@ def _seats(sizes: Ints, count: int) -> Ints:
 
 
 def _before_in_class(of: Ints) -> Ints:
-    """Count for every place of an order how many of its class come before it, (N,)."""
+    """Return for every position of an order the number of earlier samples of its class, (N,)."""
     sizes = np.bincount(of)
     before = np.empty_like(of)
     before[np.argsort(of, kind="stable")] = np.arange(len(of)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -146,13 +146,13 @@ class Performance(NamedTuple):
 
 
 def performance(logits: Any, true_labels: Any) -> Performance:
-    """Measure predictions against true labels.
+    """Compute loss and accuracy against true labels.
 
     Parameters
     ----------
     logits : (T, K)
     true_labels : (T,)
-        What the tests are, never what some model predicts.
+        True labels, never predictions of a model.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How well a new last layer matches the model's own, and what is left when it is made sparse."""
+"""How well a new last layer matches the model's own, and its sparsified version."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def surrogate_faithfulness(coef: Any, head: tuple[Any, Any], features: Any) -> F
 
 
 def support_counts(coefficients: Any) -> Ints:
-    """Coefficients of each class that are not zero, (K,): DualDA's sparsity, of its ``lam_`` (N, K)."""
+    """Count the nonzero coefficients of each class, (K,): DualDA's sparsity, from its ``lam_`` (N, K)."""
     if isinstance(coefficients, csr_array):
         return np.bincount(coefficients.indices[coefficients.data != 0], minlength=coefficients.shape[1])
     counts: Ints = np.count_nonzero(numbers("coefficients", coefficients, (None, None)), axis=0)
@@ -54,9 +54,9 @@ def sparsified(coefficients: Any, counts: Any) -> Doubles:
     Parameters
     ----------
     coefficients : (N, K)
-        Such as Representer's ``alpha_``.
+        Coefficients, such as Representer's ``alpha_``.
     counts : (K,)
-        How many to keep of each class, such as ``support_counts(explainer.lam_)``.
+        Number to keep per class, such as ``support_counts(explainer.lam_)``.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def sparsified(coefficients: Any, counts: Any) -> Doubles:
     keep = to_array("counts", counts)
     fits = keep.shape == (K,) and keep.dtype.kind in "iu" and keep.min() >= 0 and keep.max() <= N
     check_that(fits, "counts", f"be {K} integers from 0 to {N}, one per class", keep.tolist())
-    # Ranks by falling size; of equals the first in the training set is kept.
+    # Ranks by descending size; the first of tied samples is kept.
     ranks = np.argsort(np.argsort(-np.abs(dense), axis=0, kind="stable"), axis=0)
     return np.where(ranks < keep, dense, 0.0)
 
@@ -79,7 +79,7 @@ def sparsified(coefficients: Any, counts: Any) -> Doubles:
 def sparsified_faithfulness(
     coefficients: Any, counts: Any, train_features: Any, head: tuple[Any, Any], features: Any, *, bias: bool
 ) -> Faithfulness:
-    """Compare W = Σ_i α_i f_iᵀ with the model's own layer when only the largest |α_ic| are kept.
+    """Compare W = Σ_i α_i f_iᵀ with the model's own layer if only the largest |α_ic| are kept.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def sparsified_faithfulness(
     head, features
         As for ``surrogate_faithfulness``.
     bias
-        Whether the new layer had a constant 1 among its features.
+        Whether the new layer has a constant 1 among its features.
     """
     bias = check_flag("bias", bias)
     alpha = sparsified(coefficients, counts)

@@ -1,4 +1,4 @@
-"""The linear datamodelling score: whether scores predict models trained on parts of the data."""
+"""The linear datamodelling score: how well scores predict models trained on subsets of the data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from whence.core.checks import check_count, check_seed, check_share, check_that,
 from whence.core.display import Columns, displayed
 from whence.metrics.arrays import mask, numbers
 
-_LARGEST = 1 << 32  # entries of a mask at a time
+_LARGEST = 1 << 32  # entries of a mask in memory at a time
 
 
 def random_subsets(n_train: int, m: int, fraction: float = 0.5, seed: int = 0) -> Mask:
@@ -39,16 +39,16 @@ def lds(scores: Any, subsets_mask: Any, outputs: Any) -> Doubles:
     """Linear datamodelling score of each test, (T,): Spearman's ρ of predictions and outputs.
 
     ρ({Φ_j(x)_c}, {Σ_{i in S_j} τ_c(x, i)}) over the models Φ_j, each trained on a subset S_j. In [−1, 1];
-    1 is best and chance is 0, with variance 1/(m − 1) a test. Where either side is constant, ρ is 0.
+    1 is best and chance is 0, with variance 1/(m − 1) per test. If either side is constant, ρ is 0.
     Outputs of several training seeds are averaged first.
 
     Parameters
     ----------
     scores : (T, N)
     subsets_mask : (m, N)
-        True where a training sample was used for model j, as ``random_subsets`` gives it.
+        True if a training sample was used for model j, as from ``random_subsets``.
     outputs : (m, T), or (seeds, m, T)
-        Output of model j for the test's target class, the same class that the scores are for.
+        Output of model j for the test's target class, the same class as for the scores.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def lds(scores: Any, subsets_mask: Any, outputs: Any) -> Doubles:
 @displayed()
 @dataclass(frozen=True)
 class Reliability:
-    """How much of the outputs of retrained models is due to the subset, and how much to the training seed.
+    """The variance of retrained models' outputs due to the subset, and due to the training seed.
 
     Attributes
     ----------
@@ -79,12 +79,12 @@ class Reliability:
 
 
 def lds_reliability(outputs: Any) -> Reliability:
-    """Return how far an LDS can go that is measured with these outputs.
+    """Return the maximum LDS that these outputs allow.
 
     Parameters
     ----------
     outputs : (seeds, m, T)
-        Of at least two training seeds.
+        Outputs of at least two training seeds.
     """
     array = numbers("outputs", outputs, (None, None, None))
     S, m, _ = array.shape
@@ -123,14 +123,14 @@ class LDSComparison:
     level: float
 
     def columns(self) -> Columns:
-        """Return the comparison as columns of plain values, the best method first."""
+        """Return columns of plain values, the best method first."""
         order = np.argsort(-self.mean, kind="stable")
         numbers = {"LDS": self.mean, "low": self.low, "high": self.high}
         names = [self.methods[i] for i in order]
         return {"method": names, **{name: values[order].tolist() for name, values in numbers.items()}}
 
     def __str__(self) -> str:
-        """Write a table in Markdown, the best method first."""
+        """Format a table in Markdown, the best method first."""
         numbers = zip(self.mean, self.low, self.high, strict=True)
         cells = [f"{mean:.3f} | {low:.3f} … {high:.3f}" for mean, low, high in numbers]
         order = np.argsort(-self.mean, kind="stable")
@@ -156,16 +156,16 @@ def compare_lds(
     Parameters
     ----------
     scores
-        Scores (T, N) by the names of methods, or (models, T, N) of several explained models.
+        Scores (T, N) by method, or (models, T, N) for several explained models.
     subsets_mask
         As for ``lds``.
     outputs
         As for ``lds``; of several explained models (models, seeds, m, T), each with the classes that it
         predicts.
     level
-        Share of draws that an interval holds.
+        Share of draws in an interval.
     draws, seed
-        Of the bootstrap.
+        Seed of the bootstrap.
     """
     rule = "be a mapping of at least one method's name to scores"
     check_that(isinstance(scores, Mapping) and scores, "scores", rule, scores)
@@ -186,7 +186,7 @@ def compare_lds(
         means.append((shares * np.stack(by_model, axis=1)).sum(axis=1))
     drawn = np.array(means)  # (method, 1 + draws)
     low, high = interval(drawn[:, 1:], level)
-    # What several explained models ask of the retrained ones is more tests of the same.
+    # Several explained models are treated as more tests of the same retrained models.
     targets = np.concatenate(list(by_explained), axis=-1)
     return LDSComparison(
         methods=tuple(scores),
@@ -200,19 +200,19 @@ def compare_lds(
 
 
 def _drawn(rng: np.random.Generator, n: int, draws: int) -> Doubles:
-    """Return how often (1 + draws, n) each of n is drawn with replacement; the first row is all ones."""
+    """Return bootstrap counts (1 + draws, n) of n items; the first row is all ones."""
     return np.vstack([np.ones(n), rng.multinomial(n, np.full(n, 1 / n), size=draws)])
 
 
 def _by_model(name: str, scores: Any, models: int | None) -> Array:
-    """Return scores (models, T, N) of a method; of one explained model where ``models`` is None."""
+    """Return scores (models, T, N) of a method; for one explained model if ``models`` is None."""
     if models is None:
         return numbers(name, scores, (None, None))[None]
     return numbers(name, scores, (models, None, None))
 
 
 def _rhos(scores: Array, subsets_mask: Any, outputs: Any, counts: Doubles | None = None) -> Doubles:
-    """LDS (draws, T), model j taken counts[:, j] times; on all models once where counts is None."""
+    """Compute LDS (draws, T) with model j drawn counts[:, j] times; with all models once if None."""
     T, N = scores.shape
     subsets = mask("subsets_mask", subsets_mask, (None, N))
     m = len(subsets)
@@ -233,7 +233,7 @@ def _predicted_sums(scores: Array, subsets: Mask) -> Doubles:
 
 
 def _correlations(predicted: Doubles, outputs: Doubles, counts: Doubles) -> Doubles:
-    """Spearman's ρ (draws, T) of predicted (T, m) and outputs (m, T), model j taken counts[:, j] times."""
+    """Compute Spearman's ρ (draws, T) of predicted (T, m) and outputs (m, T), with bootstrap counts."""
     rhos = np.empty((len(counts), len(predicted)))
     for t, (a, b) in enumerate(zip(predicted, outputs.T, strict=True)):
         x, y = _centred_ranks(a, counts), _centred_ranks(b, counts)
@@ -244,7 +244,7 @@ def _correlations(predicted: Doubles, outputs: Doubles, counts: Doubles) -> Doub
 
 
 def _centred_ranks(values: Doubles, counts: Doubles) -> Doubles:
-    """Return ranks (draws, m) with mean 0, ties shared, in samples with value j counts[:, j] times."""
+    """Return ranks (draws, m) with mean 0 and shared ties, in samples with value j counts[:, j] times."""
     places: Ints = rankdata(values, method="dense").astype(np.int64) - 1
     n = np.zeros((len(counts), places.max() + 1))
     np.add.at(n.T, places, counts.T)
@@ -255,19 +255,19 @@ def _centred_ranks(values: Doubles, counts: Doubles) -> Doubles:
 
 
 def tied(drawn: Doubles, level: float) -> Mask:
-    """Return for which rows of drawn means (M, draws) the interval of their difference holds 0, (M, M)."""
+    """Return which rows of drawn means (M, draws) are tied: the interval of the difference has 0, (M, M)."""
     low, high = interval(drawn[:, None] - drawn, level)
     held: Mask = (low <= 0) & (high >= 0)
     return held
 
 
 def interval(drawn: Doubles, level: float) -> Doubles:
-    """Return ends (2, …) of the interval that holds ``level`` of the draws (…, draws)."""
+    """Return the ends (2, …) of the interval with ``level`` of the draws (…, draws)."""
     return np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=-1)
 
 
 def table(heads: str, methods: tuple[str, ...], cells: list[str], order: Ints, ties: Mask) -> str:
-    """Write a table in Markdown: methods in an order, each with its cells and the others it is tied with."""
+    """Format a table in Markdown: ordered methods, each with its cells and its ties."""
     lines = [f"| method | {heads} | tied with |", "|---" * (heads.count("|") + 3) + "|"]
     for i in order:
         same = [name for j, name in enumerate(methods) if ties[i, j] and j != i]

@@ -1,4 +1,4 @@
-"""Localisation: how much of the relevance of a pair lies on the shortcut that both samples have."""
+"""Localisation: how much of a pair's relevance lies on the shortcut that both samples have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from whence.metrics.arrays import classes, mask, numbers, split_mask
 
 @displayed()
 class Localisation(NamedTuple):
-    """Where the relevance of a map lies.
+    """Where the relevance of a map is.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ def localisation(relevance: Any, inside: Any, places: Any = None) -> Localisatio
         Relevance of each place, such as (T,) for tokens and (C, H, W) for an image, whose channels are
         summed. Positive is evidence for the explained class.
     inside : (…)
-        True for the places of the shortcut: some, and not all.
+        True for the places of the shortcut: some, but not all.
     places : (…)
         Numbers of larger places that are counted instead, each with the sum of its relevance, such as the
         words that tokens belong to (``words_of``). One that is partly inside is inside.
@@ -72,21 +72,21 @@ def localisation(relevance: Any, inside: Any, places: Any = None) -> Localisatio
 
 
 def caught_pairs(scores: Any, poisoned_mask: Any, k: int = 10, pairs: int = 1) -> Ints:
-    """Find the training samples with the shortcut that attribution puts first: (m, 2), a test and a sample.
+    """Find the training samples with the shortcut that are ranked first: (m, 2), a test and a sample.
 
-    Of each test, the first ``pairs`` of its k strongest proponents that have the shortcut, strongest first.
-    Proponents have scores above 0; of equal ones the first stored comes first.
+    For each test, the first ``pairs`` of its k strongest proponents that have the shortcut, strongest first.
+    Proponents have scores above 0; the first of tied samples comes first.
 
     Parameters
     ----------
     scores : (T, N)
-        Of tests that the shortcut fooled, for the class that has it in training.
+        Scores of tests that the shortcut fooled, for the class that has it in training.
     poisoned_mask : (N,) or (T, N)
-        True where a training sample has the shortcut: any, or the one of that test.
+        True if a training sample has the shortcut: any, or the one of that test.
     k
-        Proponents to look at.
+        Number of proponents to check.
     pairs
-        To keep of a test.
+        Maximum number of pairs per test.
 
     Examples
     --------

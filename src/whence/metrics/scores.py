@@ -16,25 +16,25 @@ from whence.core.display import displayed
 from whence.metrics.arrays import classes, numbers, split_mask
 
 _LARGEST = 1 << 32  # random scores at a time
-_BLOCK = 1 << 22  # scores compared together
+_BLOCK = 1 << 22  # scores per block
 
 
 def identical_class(scores: Any, target: Any, train_labels: Any, k: int = 5) -> Doubles:
-    """Share of each test's k highest-scored training samples that have the class that was explained, (T,).
+    """Return the share of each test's k highest-scored training samples with the explained class, (T,).
 
     (1/k) Σ_{i among the k largest τ(x, i)} [y_i = c(x)], in [0, 1]; 1 is best, and chance is the share of
     the class among the training samples. Where several samples share the k-th score, each counts as much as
-    it would on average if they were drawn by lot: zeros of a sparse method neither gain nor lose by the order
+    it would on average in a random order: zeros of a sparse method neither gain nor lose by the order
     in which samples are stored.
 
     Parameters
     ----------
     scores : (T, N)
     target : (T,)
-        Class whose evidence the scores are, as a rule the one the model predicts.
+        The explained class, typically the predicted one.
     train_labels : (N,)
     k
-        Samples to look at.
+        Number of top samples.
 
     Examples
     --------
@@ -55,12 +55,12 @@ def identical_subclass(scores: Any, subclass_test: Any, subclass_train: Any, k: 
     Parameters
     ----------
     scores : (T, N)
-        For the group that the model predicts.
+        Scores for the group that the model predicts.
     subclass_test : (T,)
-        True classes from before the grouping.
+        True classes before the grouping.
     subclass_train : (N,)
     k
-        Samples to look at.
+        Number of top samples.
     """
     return _hits_among_top(scores, ("subclass_test", subclass_test), ("subclass_train", subclass_train), k)
 
@@ -80,7 +80,7 @@ def _hits_among_top(scores: Any, tests: tuple[str, Any], trains: tuple[str, Any]
 
 
 def _expected_hits(scores: Array, hit: Mask, k: int) -> Doubles:
-    """Return hits (B,) among the k largest of scores (B, N), on average over the order of equal ones."""
+    """Return hits (B,) among the k largest of scores (B, N), averaged over the order of ties."""
     least = np.partition(scores, -k, axis=1)[:, -k, None]
     above, equal = scores > least, scores == least
     places = k - above.sum(axis=1)
@@ -98,16 +98,16 @@ class Curve(NamedTuple):
 
 
 def mislabeling_curve(self_influence: Any, flipped_mask: Any) -> Curve:
-    """Share of the wrong labels that are found when samples are inspected by falling self-influence.
+    """Return the share of wrong labels found when samples are inspected by falling self-influence.
 
-    Samples of equal self-influence count as inspected in random order: between them the curve is straight.
+    Samples with equal self-influence are inspected in random order: between them the curve is straight.
 
     Parameters
     ----------
     self_influence : (N,)
         Score of each training sample for its own label at itself.
     flipped_mask : (N,)
-        True where the label is wrong.
+        True if the label is wrong.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def mislabeling_curve(self_influence: Any, flipped_mask: Any) -> Curve:
 
 
 def mislabeling_auc(self_influence: Any, flipped_mask: Any) -> float:
-    """Return the area under ``mislabeling_curve``, scaled so that the best order has 1 and the worst 0.
+    """Return the area under ``mislabeling_curve``, scaled to 1 for the best order and 0 for the worst.
 
     A random order has 0.5 on average, with variance (N + 1)/(12 n (N − n)) for n wrong labels among N. The
     scaled area is the area under the ROC curve of self-influence as a detector of wrong labels: both are
@@ -142,7 +142,7 @@ def mislabeling_auc(self_influence: Any, flipped_mask: Any) -> float:
     >>> mislabeling_auc(np.array([0.1, 0.9, 0.5, 0.0]), np.array([False, True, False, True]))
     0.5
     """
-    # Imported here: scikit-learn would make up most of the time that importing whence takes.
+    # Imported here: scikit-learn would dominate the import time of whence.
     from sklearn.metrics import roc_auc_score
 
     influence, flipped = _checked(self_influence, flipped_mask)
@@ -150,7 +150,7 @@ def mislabeling_auc(self_influence: Any, flipped_mask: Any) -> float:
 
 
 def mislabeling_placements(self_influence: Any, flipped_mask: Any) -> Doubles:
-    """Share of the correctly labelled samples that each wrong label (n,) stands above, by self-influence.
+    """Return the share of correctly labelled samples below each wrong label (n,), by self-influence.
 
     Equal ones count half. The mean over the wrong labels is ``mislabeling_auc``; the single values show how
     sure it is.
@@ -178,7 +178,7 @@ def _checked(self_influence: Any, flipped_mask: Any) -> tuple[Array, Mask]:
 
 
 def fooled(before: Any, after: Any, true_labels: Any, shortcut_class: int) -> Mask:
-    """Return which tests a shortcut flipped to its class, (T,): those that shortcut detection is measured on.
+    """Return the tests that a shortcut flipped to its class, (T,), on which detection is measured.
 
     True where the model predicts ``shortcut_class`` with the shortcut and not without it, and it is not the
     true class: then the shortcut is the reason. A test that is taken for the class anyway is no evidence.
@@ -199,7 +199,7 @@ def fooled(before: Any, after: Any, true_labels: Any, shortcut_class: int) -> Ma
 
 
 def shortcut_ap(scores: Any, poisoned_mask: Any) -> Doubles:
-    """Average precision of each test's scores as a detector of the training samples with the shortcut, (T,).
+    """Compute the average precision of each test's scores for the training samples with the shortcut, (T,).
 
     In [0, 1]; 1 is best. A random order has about the share n/N of samples with the shortcut; exactly,
     (H_N + (n − 1)(N − H_N)/(N − 1))/N on average, with the harmonic number H_N. Samples of equal score are
@@ -208,10 +208,10 @@ def shortcut_ap(scores: Any, poisoned_mask: Any) -> Doubles:
     Parameters
     ----------
     scores : (T, N)
-        For the shortcut's class, of tests that the shortcut flipped to it (``fooled``) and no others.
-        One row with the sum over tests gives the measure of the paper's text experiment.
+        Scores for the shortcut's class, only of tests that the shortcut flipped to it (``fooled``).
+        One row with the sum over tests is the measure of the paper's text experiment.
     poisoned_mask : (N,)
-        True where a training sample has the shortcut.
+        True if a training sample has the shortcut.
 
     Examples
     --------
@@ -227,7 +227,7 @@ def shortcut_ap(scores: Any, poisoned_mask: Any) -> Doubles:
 
 
 def random_scores(n_tests: int, n_train: int, seed: int = 0) -> Doubles:
-    """Return scores (test, train) that know nothing, standard normal: chance, for every table.
+    """Return random scores (test, train), standard normal: chance level for tables.
 
     Examples
     --------
@@ -243,7 +243,7 @@ def random_scores(n_tests: int, n_train: int, seed: int = 0) -> Doubles:
 
 @displayed()
 class SparsityCurve(NamedTuple):
-    """Shares of attribution held by the top x % of training samples, means over the tests.
+    """Shares of attribution of the top x % of training samples, means over the tests.
 
     Attributes
     ----------
@@ -259,7 +259,7 @@ class SparsityCurve(NamedTuple):
 
 
 def sparsity_curve(scores: Any, shares: Any) -> SparsityCurve:
-    """Return which share of the attribution the top x % of training samples hold.
+    """Return the share of the attribution that the top x % of training samples hold.
 
     For each test, samples are sorted by |τ|, largest first, for all three curves. Between whole samples the
     curves are straight, and among equal |τ| too, so that the order of storage does not matter. Tests without
@@ -288,11 +288,11 @@ def sparsity_curve(scores: Any, shares: Any) -> SparsityCurve:
 
 
 def _held(row: Array, x: Doubles) -> list[Doubles]:
-    """Shares of absolute, positive and negative attribution in the top x of a test's scores (N,), or NaN."""
+    """Return shares of absolute, positive and negative attribution in the top x of scores (N,), or NaN."""
     order = np.argsort(-np.abs(row))
     ranked = row[order]
     size = np.abs(ranked)
-    # Knots only where |τ| changes: equal samples are passed in no particular order.
+    # Knots only where |τ| changes: ties have no order.
     ends = np.append(np.flatnonzero(size[1:] != size[:-1]) + 1, len(row))
     knots = np.append(0, ends) / len(row)
     curves = []

@@ -11,7 +11,8 @@ from torch import nn
 
 from whence.core import contents, store
 from whence.core.fingerprint import blueprint, comparable, notes, structure, without
-from whence.data import NewSamples, Prepare, as_new
+from whence.data import NewSamples, Prepare, TrainingSet, as_new
+from whence.data.inputs import as_batch
 from whence.errors import HeadError, ModelError, StoreError
 from whence.model.extractor import Extractor
 from whence.model.inputs import check_batch, take, to_model
@@ -21,7 +22,7 @@ from whence.model.passes import Pass
 
 
 class BoundModel:
-    """Runs a model on inputs, as long as it is what it was when fitted.
+    """Runs a model on inputs, and raises if it changed since the fit.
 
     Parameters
     ----------
@@ -29,18 +30,19 @@ class BoundModel:
         The model, split at its last linear layer.
     fingerprint
         The model's fingerprint when fitted; taken now when None.
-    prepare
-        What makes the model's inputs of new inputs, as it made them of the training set.
+    data
+        The training set: what makes the model's inputs of new inputs as it made its own, and the shape of one
+        sample. None where that is not known.
     """
 
     def __init__(
         self,
         extractor: Extractor,
         fingerprint: dict[str, str] | None = None,
-        prepare: Prepare | None = None,
+        data: TrainingSet | None = None,
     ) -> None:
         self.extractor = extractor
-        self.prepare = prepare or Prepare()
+        self.data = data
         self.fingerprint = fingerprint or _fingerprint(extractor)
         self._glance = store.glance(extractor.model)
         self._structure = structure(extractor.model)
@@ -85,6 +87,18 @@ class BoundModel:
         """Where the model's weights are."""
         return next(self.extractor.model.parameters()).device
 
+    @property
+    def prepare(self) -> Prepare:
+        """What makes the model's inputs of new inputs, as it made them of the training set."""
+        return Prepare() if self.data is None else self.data.prepare
+
+    def as_batch(self, x: Any) -> Any:
+        """Return inputs as a batch: one sample becomes a batch of one, a data set or loader its samples."""
+        x = as_new(x)
+        if isinstance(x, NewSamples):
+            return x
+        return as_batch(x, self.prepare, None if self.data is None else self.data.example)
+
     def read(self, x: Any, batch_size: int) -> Pass:
         """Return the features and output for all inputs, without these; ``batches`` says what it takes."""
         parts = [(batch.features, batch.logits) for batch in self.reads(x, batch_size)]
@@ -115,10 +129,11 @@ class BoundModel:
         """Return a batch of inputs as the model takes it, ``batch_size`` at a time, on the model's device.
 
         The batch is a tensor or array (B, …), a mapping of these, a tuple of them for a model with several
-        inputs, or a list of samples as they are in the training set, with or without their labels if named. A
-        data set or DataLoader gives its samples in its own order, and their labels are left aside.
+        inputs, or a list of samples as in the training set, with or without their labels if named. A
+        data set or DataLoader gives its samples in its own order, and their labels are left aside. One sample
+        is a batch of one.
         """
-        x = as_new(x)
+        x = self.as_batch(x)
         n = check_batch(x)
         self.check_unchanged()
         for start in range(0, n, batch_size):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -24,7 +24,8 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
 
     Forward passes on ``inputs`` record what goes through every linear layer and 1×1 convolution. The head
     is the one whose output has the values of the model's logits, or from which the model picks its logits:
-    one place per sample (the last token), or an average over places (pooling). Where the logits are a sum or
+    one place per sample (the last token), or an average over places (pooling). A softmax, log_softmax or
+    sigmoid after it is recognised by value. Where the logits are a sum or
     a mean of several heads, as of distilled transformers, all of them are named: "0.5*head + 0.5*head_dist".
     Nothing is guessed from names.
 
@@ -35,8 +36,8 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
     inputs
         A small batch: a tensor, a tuple of them (by place) or a mapping (by name).
     layer
-        The head's name, for models that do something after it (a softmax, say). The model must then rank
-        the classes as the layer does.
+        The head's name, for models that do something after it other than a softmax, log_softmax or sigmoid,
+        which are found by value. The model must then rank the classes as the layer does.
 
     Returns
     -------
@@ -49,7 +50,7 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
         raise ModelError(
             f"'layer' must name a linear layer of the model. Got {unknown[0]!r}. {listed(layers)}"
         )
-    inputs = take(to_model(model, inputs), slice(8))  # enough to tell layers apart, and little to record
+    inputs = take(to_model(model, inputs), slice(8))  # enough to distinguish layers, and little to record
     with evaluating(model), eagerly(model), running_on(inputs):
         if layer is None:
             # Known now, K keeps the second pass from holding the tensors of every layer of a large model.
@@ -82,8 +83,10 @@ class Extractor:
     layer : the name of its head, or several as in "0.5*head + 0.5*head_dist"
     layers : the layers that features come from, where they are not the head's alone: features are then
         (B, D), see ``Layers``
-    exact : whether the model's output has the layer's values, or (False) only its first class; None until
-        the first batch tells
+    exact : whether the model's output is made of the layer's values, or (False) has only its first class;
+        None until the first batch shows it
+    activation : what the model does with its logits before it returns them, one of "", "log_softmax",
+        "softmax" and "sigmoid"; None until the first batch shows it. A pass has the logits
     paired : whether one logit z stands for two classes: head and output are then given for −z/2 and z/2
     notes : what the model writes down whenever it runs, such as a counter, by the lines of its
         ``fingerprint.structure``; None until it has run
@@ -110,6 +113,7 @@ class Extractor:
         self.layer = layer
         self.layers = layers
         self.exact = exact
+        self.activation: str | None = None
         self.notes: frozenset[str] | None = None
         self.operations: frozenset[str] | None = None
 
@@ -132,37 +136,35 @@ class Extractor:
         """
         shared, passes, before = self._passes(inputs, mode)
         with torch.no_grad():
-            wrong = [heads.differing(shared, head, logits) for head, logits in passes]
-            if self.exact is None:
-                self.exact = any(not mask.any() for mask in wrong)
-            if not self.exact:
-                wrong = [self._misranked(head, logits) for head, logits in passes]
+            if self.activation is None:
+                self._find_activation(shared, passes)
+            if self.exact is False:
+                wrong = [heads.misranked(head, output) for head, output in passes]
+            else:
+                wrong = [heads.differing(shared, head, out, self.activation or "") for head, out in passes]
         best = min(range(len(passes)), key=lambda j: int(wrong[j].sum()))
-        head, logits = passes[best]
+        head, output = passes[best]
         if wrong[best].any():
-            self._refuse(int(wrong[best].int().argmax()), head, logits)
-        return self._joined(before, head.features), self._whole(logits.detach())
+            self._refuse(int(wrong[best].int().argmax()), head, output)
+        logits = (head.logits if self.activation else output).detach()
+        return self._joined(before, head.features), heads.paired(logits) if self.paired else logits
 
-    def _misranked(self, head: HeadInputs, logits: Tensor) -> Tensor:
-        """Mark the samples (B,) for which the model's output decides otherwise than the layer."""
-        if not self.paired:
-            return heads.misranked(head, logits)
-        # One output that is not the logit itself can be but the probability that it stands for.
-        apart = (logits.detach() - head.logits.sigmoid()).abs() > 1e-3
-        return apart[:, 0]
-
-    def _whole(self, logits: Tensor) -> Tensor:
-        """Return the model's output (B, K), of one logit or one probability that of both classes (B, 2)."""
-        if not self.paired:
-            return logits
-        return heads.paired(logits) if self.exact else torch.cat([1 - logits, logits], 1)
+    def _find_activation(self, shared: Shared, passes: Sequence[tuple[HeadInputs, Tensor]]) -> None:
+        """Find by value what the model does with its logits, or that only its first class is the layer's."""
+        known = (heads.find_activation(shared, head, output) for head, output in passes)
+        self.activation = next((name for name in known if name is not None), None)
+        if self.activation is not None:
+            self.exact = True
+        elif self.exact is None and not self.paired:  # of one output the order says nothing
+            self.exact, self.activation = False, ""
 
     def forward(self, inputs: Any) -> Tensor:
         """Features (B, d) of the model's inputs, in the caller's own modes; autograd follows if it is on."""
         shared, passes, before = self._passes(inputs)
         if len(passes) == 1:
             return self._joined(before, passes[0][0].features)
-        best = min(passes, key=lambda tried: int(heads.differing(shared, *tried).sum()))
+        activation = self.activation or ""
+        best = min(passes, key=lambda one: int(heads.differing(shared, one[0], one[1], activation).sum()))
         return self._joined(before, best[0].features)
 
     def _joined(self, before: Mapping[str, Tensor], features: Tensor) -> Tensor:
@@ -210,9 +212,7 @@ class Extractor:
         return shared, passes, before
 
     def _refuse(self, row: int, head: HeadInputs, logits: Tensor) -> None:
-        ours, theirs = head.logits[row], logits[row].detach()
-        if self.paired and not self.exact:
-            ours = ours.sigmoid()
+        ours, theirs = heads.ACTIVATIONS[self.activation or ""](head.logits)[row], logits[row].detach()
         what = f"the model puts class {int(theirs.argmax())} first, the layer class {int(ours.argmax())}"
         if ours.argmax() == theirs.argmax():
             what = f"its values differ from the layer's by up to {float((ours - theirs).abs().max()):.3g}"
@@ -283,19 +283,20 @@ def _check_same(a: Tensor, b: Tensor, tolerance: float, when: str, why: str) -> 
 def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn.Module]) -> str:
     """Name the one layer that made an output, or raise."""
     shapes_of: dict[str, tuple[int, ...]] = {}
-    for logits in outputs:
-        # Backwards: where an identity repeats its input or a wrapper its content, the later call is the head.
-        name = next((call.name for call in reversed(calls) if heads.made_by([(1.0, call)], logits)), None)
-        if name is not None:
-            shapes_of.setdefault(name, tuple(logits.shape))
+    for activation in heads.ACTIVATIONS:
+        for output in outputs:
+            # Backwards: where an identity repeats its input or a wrapper its content, the later is the head.
+            made = (call.name for call in reversed(calls) if heads.made_by([(1.0, call)], output, activation))
+            if (name := next(made, None)) is not None:
+                shapes_of.setdefault(name, tuple(output.shape))
+        if shapes_of:
+            break
+        if not activation and (joint := next(filter(None, (heads.sum_of(calls, o) for o in outputs)), None)):
+            return joint
     if len(shapes_of) == 1:
         (name,) = shapes_of
         _single_call([call for call in calls if call.name == name], name)
         return name
-    if not shapes_of and (
-        joint := next(filter(None, (heads.sum_of(calls, output) for output in outputs)), None)
-    ):
-        return joint
     if shapes_of:
         several = ", ".join(f"{name!r} made {shape}" for name, shape in shapes_of.items())
         raise ModelError(
@@ -307,8 +308,9 @@ def _only_head(calls: list[Call], outputs: list[Tensor], layers: Mapping[str, nn
         "No linear layer's output is the model's output, so the head is unknown. Expected one whose output, "
         "at one place per sample or averaged over places, or several whose sum, equals the logits of shape "
         f"{shapes}. "
-        f"{listed(layers, outputs[0].shape[1])} If the model does something after its last linear layer that "
-        "keeps the order of the classes, such as a softmax or a sigmoid, pass that layer's name as 'layer'."
+        f"{listed(layers, outputs[0].shape[1])} A softmax, log_softmax or sigmoid at the end is found by "
+        "itself. If the model does something else after its last linear layer that keeps the order of the "
+        "classes, such as a temperature, pass that layer's name as 'layer'."
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -33,6 +33,15 @@ class Head(NamedTuple):
 def paired(logits: Tensor) -> Tensor:
     """Return two classes' logits −z/2 and z/2 (B, 2), whose softmax is the sigmoid of one logit (B, 1)."""
     return torch.cat([-0.5 * logits, 0.5 * logits], 1)
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "": lambda z: z,
+    "log_softmax": lambda z: z.log_softmax(1),
+    "softmax": lambda z: z.softmax(1),
+    "sigmoid": torch.sigmoid,
+}
+"""What a model may do with its logits (B, K) before it returns them; "" for nothing."""
 
 
 class HeadTerm(NamedTuple):
@@ -202,7 +211,7 @@ def sum_of(calls: Sequence[Call], logits: Tensor) -> str | None:
         if gradient is None or not gradient.any() or gradient.numel() % (n * K):
             continue
         shares = _rows(call, gradient, n).double().sum(1) / factors.double()
-        share = float(f"{float(shares.mean()):.7g}")  # as it is written
+        share = float(f"{float(shares.mean()):.7g}")  # as ``written`` writes it
         if (shares - share).abs().max() > 1e-3 * abs(share):
             return None
         several.append(HeadTerm(share, call.name))
@@ -211,17 +220,19 @@ def sum_of(calls: Sequence[Call], logits: Tensor) -> str | None:
     return written(several) if len(names) == len(several) > 1 and made_by(shared, logits) else None
 
 
-def made_by(shared: Shared, logits: Tensor) -> bool:
-    """Whether layers made the logits, by value: they are the outputs' sum, and an output is x Wᵀ + b."""
-    head = joint_inputs(shared, logits)
-    return head is not None and not bool(differing(shared, head, logits).any())
+def made_by(shared: Shared, output: Tensor, activation: str = "") -> bool:
+    """Whether layers made a model's output, by value: the activation of their sum, each being x Wᵀ + b."""
+    head = joint_inputs(shared, output)
+    return head is not None and not bool(differing(shared, head, output, activation).any())
 
 
-def differing(shared: Shared, head: HeadInputs, logits: Tensor) -> Tensor:
-    """Mark the samples (B,) whose logits are not the layers' output, or where that is not x Wᵀ + b.
+def differing(shared: Shared, head: HeadInputs, logits: Tensor, activation: str = "") -> Tensor:
+    """Mark the samples (B,) whose output is not the activation of the layers', or where that is not x Wᵀ + b.
 
     Of a vocabulary the last is looked at for some of the tokens: it costs as much as the layer itself.
     """
+    if activation in ("log_softmax", "softmax") and logits.shape[1] == 1:  # a constant, whatever the layer
+        return torch.ones(len(logits), dtype=torch.bool, device=logits.device)
     tensors = [logits, *(t for _, call in shared for t in (call.inputs, call.output))]
     eps = max(torch.finfo(t.dtype).eps for t in tensors)
     classes = slice(None, None, -(-logits.shape[1] // _CLASSES))
@@ -234,10 +245,21 @@ def differing(shared: Shared, head: HeadInputs, logits: Tensor) -> Tensor:
         plain, size = plain + bias, size + bias.abs()
     # Matrix products in reduced precision (TF32, autocast, 8 bit) leave about this much.
     wrong = _apart(plain, y, max(1e-3, 4 * eps) * size)
+    if activation:
+        z = head.logits.detach().double()
+        expected = ACTIVATIONS[activation](z)
+        # An error of z is one of its exponential; without a logarithm that is relative to at most 1.
+        room = 8 * eps * (1 + z.abs().amax(1, keepdim=True)) * expected.abs().clamp(min=1)
+        return wrong | _apart(expected, logits.detach().double(), room)
     if torch.equal(head.logits, logits):
         return wrong
     rounding = 0 if head.size is None else max(2e-6, 4 * eps) * head.size
     return wrong | _apart(head.logits.detach().double(), logits.detach().double(), rounding)
+
+
+def find_activation(shared: Shared, head: HeadInputs, output: Tensor) -> str | None:
+    """Name what the model does with the layers' output, by value; None where it is nothing that is known."""
+    return next((a for a in ACTIVATIONS if not differing(shared, head, output, a).any()), None)
 
 
 def misranked(head: HeadInputs, logits: Tensor) -> Tensor:
@@ -281,7 +303,7 @@ def effective(layer: nn.Module) -> tuple[Tensor, Tensor | None]:
 def joint_weight(layers: Sequence[tuple[float, nn.Module]]) -> tuple[Tensor, Tensor | None]:
     """Return the weight (K, d) and bias (K,) that layers with their shares stand for, side by side.
 
-    The shares are in the features: weights are as they are, biases times their share.
+    The shares are in the features: weights are unchanged, biases times their share.
     """
     parts = [(share, *effective(layer)) for share, layer in layers]
     biases = [share * bias for share, _, bias in parts if bias is not None]
@@ -307,7 +329,7 @@ def maps_features(module: nn.Module) -> bool:
         return all(n == 1 for n in ones) and module.padding in ("same", "valid", (0,), (0, 0))
     if isinstance(module, nn.Linear):
         return True
-    # Wrapped and quantised layers are no nn.Linear but tell their widths in the same words.
+    # Wrapped and quantised layers are no nn.Linear, but have attributes of the same names.
     return all(isinstance(getattr(module, name, None), int) for name in ("in_features", "out_features"))
 
 

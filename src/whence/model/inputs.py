@@ -59,7 +59,7 @@ def _to_parameter(inputs: Any, parameter: Tensor | None) -> Any:
         inputs = torch.from_numpy(np.array(inputs, order="C"))
     if not isinstance(inputs, Tensor):
         return inputs
-    inputs = inputs.detach()  # from what the user made it of, which is no part of the model
+    inputs = inputs.detach()  # from what the user made it of, which is not part of the model
     if parameter is None:
         return inputs if copied else inputs.clone()
     dtype = parameter.dtype if inputs.is_floating_point() else inputs.dtype
@@ -100,7 +100,7 @@ def run(model: nn.Module, inputs: Any) -> Any:
     """Run the model: a mapping goes in by name, a tuple by place, anything else as the one argument.
 
     Of a mapping, what the model cannot take is left out: names that ``forward`` does not know, and values
-    that are no tensors (a text next to its tokens). A single tensor under a name of its own, such as
+    that are not tensors (a text next to its tokens). A single tensor under a name of its own, such as
     ``image``, goes in by place. The model gets copies, so that what it writes into them is gone afterwards.
     """
     # What autograd follows is the caller's own copy already, and may be known by its identity.

@@ -171,7 +171,7 @@ def writes(model: Any) -> bool:
 def of_documents(model: Any, data: Any, tokenizer: Any) -> tuple[NextToken, Corpus] | None:
     """Return a language model as a classifier, and its corpus; None where data are no documents.
 
-    They are a ``Corpus``, or come with a tokeniser, their own or that of a ``pipeline``, and a generative
+    They are a ``Corpus``, or come with a tokenizer, their own or that of a ``pipeline``, and a generative
     model. The classifier is checked against the model itself at a few places of the corpus.
     """
     if tokenizer is None and getattr(model, "task", None) == "text-generation":

@@ -1,4 +1,4 @@
-"""The module itself: inside its wrappers and holders, fit to be explained, and run in eval mode."""
+"""Models: unwrapped, checked, and run in eval mode; what pipelines and trainers bring along."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader
 from whence.core.checks import shown
 from whence.data import TrainingSet
 from whence.data.items import LABEL_NAMES
+from whence.data.text import is_tokenizer
 from whence.errors import InvalidInputError, ModelError
 
 one_at_a_time = threading.RLock()  # flags and hooks are the model's own, which all threads share
@@ -93,7 +94,10 @@ def unwrap(model: Any) -> nn.Module:
         elif kind == "ExportedProgram":
             remedy = "Pass the nn.Module that was exported."
         elif hasattr(model, "predict"):
-            remedy = "Of a model that is not of torch, fit(features=FeatureBank.of(…)) takes the features."
+            remedy = (
+                "Of scikit-learn, estimators that end in a linear model work; of other models pass features: "
+                "fit(features=FeatureBank.of(features, y))."
+            )
         else:
             remedy = "Pass the trained model itself."
         raise ModelError(f"'model' must be a torch nn.Module. Got {kind}. {remedy}")
@@ -137,17 +141,24 @@ class Held(NamedTuple):
     Attributes
     ----------
     data : the training set that was given, or else the holder's own
-    preprocess, collate_fn : how samples become the model's inputs, where the holder knows it
+    preprocess, collate_fn, tokenizer : how samples become the model's inputs, where the holder knows it
+    model : the model instead of what was given; None where that is one
+    task, names, feature_names : what the labels are, and what outputs and features are called, where known
     """
 
     data: Any
     preprocess: Callable[[Any], Any] | None = None
     collate_fn: Callable[[list[Any]], Any] | None = None
+    tokenizer: Any = None
+    model: nn.Module | None = None
+    task: str | None = None
+    names: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
 class KnownInputs:
-    """A collator that is given only what the model knows of each sample, as a ``Trainer`` does it.
+    """A collator that gets only the columns that the model takes, as in a ``Trainer``.
 
     Attributes
     ----------
@@ -173,14 +184,19 @@ def held_by(model: Any, data: Any) -> Held:
     """Return what a ``Trainer`` or ``pipeline`` knows besides its model, for data in a form that needs it."""
     holder = _holder(model)
     if holder == "Pipeline":
-        tools = (getattr(model, name, None) for name in ("tokenizer", "image_processor", "feature_extractor"))
-        ready = isinstance(data, TrainingSet)
-        return Held(data, None if ready else next((tool for tool in tools if tool is not None), None))
+        if isinstance(data, TrainingSet):
+            return Held(data)
+        tokenizer = getattr(model, "tokenizer", None)
+        tools = (getattr(model, name, None) for name in ("image_processor", "feature_extractor"))
+        processor = next((tool for tool in tools if tool is not None), None)
+        return Held(data, processor if tokenizer is None else None, tokenizer=tokenizer)
     if holder == "Trainer":
         data = model.train_dataset if data is None else data
         if not isinstance(data, TrainingSet | DataLoader | tuple | str):
             names = frozenset(inspect.signature(model.model.forward).parameters)
-            return Held(data, None, KnownInputs(model.data_collator, names))
+            known = getattr(model, "processing_class", None)
+            tokenizer = known if is_tokenizer(known) else None
+            return Held(data, None, KnownInputs(model.data_collator, names), tokenizer)
     return Held(data)
 
 

@@ -134,7 +134,7 @@ def _by_samples(x: Tensor, one: Tensor, n: int) -> bool:
 
 
 def _block(name: str, reading: LayerInput, rows: int, mask: Tensor | None) -> Block | None:
-    """Choose how a layer's input becomes a vector per sample; None for what is no input of such a layer."""
+    """Choose how a layer's input becomes a vector per sample; None if it has none."""
     layer, x, _ = reading
     if _is_convolution(layer):
         if x.ndim != layer.weight.ndim:
@@ -182,7 +182,7 @@ def _check_named(
     elif name in weighted(model):
         why = "it does not run before the head"
     else:
-        why = "it is no linear or convolutional layer of the model"
+        why = "it is not a linear or convolutional layer of the model"
     raise InvalidInputError(
         f"'layers' must name layers whose inputs can be features. Got {name!r}: {why}. Those that can be: "
         f"{shown}."

@@ -1,1 +1,1 @@
-"""What pages are made of: a policy, a style, pictures."""
+"""Building blocks of pages: policy, style, pictures."""

@@ -1,6 +1,6 @@
-"""Samples and relevance maps inside of pages: as pictures, and as data for the page's script.
+"""Samples and relevance maps in pages, as pictures and as data for the page's script.
 
-Small pictures are kept pixel for pixel as PNG; large ones, which are for the eye, are WebP.
+Small pictures are lossless PNG; large ones are WebP.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FINE = 128
-"""Pixels per side up to which a picture is kept unchanged."""
-_QUALITY = 80  # of WebP: some 10 kB for a photo of 224 pixels per side
+"""Pixels per side up to which a picture is lossless."""
+_QUALITY = 80  # WebP quality: about 10 kB for a photo of 224 pixels per side
 _SMALL = 96  # pixels per side, and tokens, of samples in lists
-_DPI = 110  # of a screen
+_DPI = 110  # resolution of a screen
 
 
 def encode_picture(picture: Picture) -> tuple[bytes, str]:
@@ -51,7 +51,7 @@ def data_uri(picture: Picture) -> str:
 
 
 def as_html(figures: Sequence[tuple[str, Figure]], note: str = "") -> str:
-    """Write figures for the cell of a notebook, below a line of text each; all text is escaped.
+    """Render figures for a notebook cell, below lines of text; all text is escaped.
 
     A figure has a white ground of its own, so that it reads the same on light and dark pages.
     """
@@ -61,15 +61,16 @@ def as_html(figures: Sequence[tuple[str, Figure]], note: str = "") -> str:
         figure.savefig(file, format="png", dpi=_DPI)
         picture = base64.b64encode(file.getvalue()).decode("ascii")
         style = f"width: {round(figure.get_figwidth() * _DPI)}px; max-width: 100%; background: white"
-        alt = escape(plain_line(words))
-        parts.append(f"<p>{alt}</p>")
+        lines = [escape(plain_line(line)) for line in words.splitlines()]
+        alt = " ".join(lines)
+        parts.append(f"<p>{'<br>'.join(lines)}</p>")
         parts.append(f'<img alt="{alt}" src="data:image/png;base64,{picture}" style="{style}">')
     end = f"<p><small>{escape(plain_line(note))}</small></p>" if note else ""
     return f"<div>{''.join(parts)}{end}</div>"
 
 
 class Pictures:
-    """The pictures of a page that may be shown more than once: the page holds each once, under a name."""
+    """The pictures of a page, each stored once under a name."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, int, int]] = {}
@@ -85,11 +86,11 @@ class Pictures:
         return iter((name, uri, width, height) for uri, (name, width, height) in self._known.items())
 
 
-# For the page's script, as JSON takes it
+# Data for the page's script, as JSON
 
 
 def plain(value: Any) -> Any:
-    """Return records, arrays and what they hold as lists, dictionaries and Python's own numbers."""
+    """Convert records, arrays and their contents to lists, dictionaries and Python numbers."""
     if dataclasses.is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if hasattr(value, "_asdict"):
@@ -102,35 +103,41 @@ def plain(value: Any) -> Any:
 
 
 def as_view(sample: Sample) -> dict[str, Any]:
-    """Return a sample as it is shown: a picture, the tokens of a text, or values."""
+    """Return a sample's view: a picture, the tokens of a text, or values."""
     if sample.image is not None:
         height, width = sample.image.shape[:2]
         return {"kind": "image", "src": data_uri(sample.image), "width": width, "height": height}
     if sample.tokens is not None:
         return {"kind": "text", "tokens": list(sample.tokens), "headline": headline(sample.tokens)}
     assert sample.values is not None
-    return {"kind": "values", "values": _rounded(sample.values)}
+    named = {} if sample.names is None else {"names": list(sample.names)}
+    return {"kind": "values", "values": _rounded(sample.values), **named}
 
 
 def as_small_view(sample: Sample) -> dict[str, Any]:
-    """Return a sample for a list: a picture of at most 96 pixels per side, or the beginning of a text."""
+    """Return a small view of a sample, for lists."""
+    return as_view(smaller(sample))
+
+
+def smaller(sample: Sample, side: int = _SMALL) -> Sample:
+    """Return a small view of a sample: a picture of at most ``side`` pixels, or the beginning of a text."""
     if sample.tokens is not None:
-        return as_view(Sample(tokens=begun(sample.tokens, _SMALL)))
-    if sample.image is None or max(sample.image.shape[:2]) <= _SMALL:
-        return as_view(sample)
+        return Sample(tokens=begun(sample.tokens, _SMALL))
+    if sample.image is None or max(sample.image.shape[:2]) <= side:
+        return sample
     height, width = sample.image.shape[:2]
-    ratio = _SMALL / max(height, width)
+    ratio = side / max(height, width)
     size = max(1, round(height * ratio)), max(1, round(width * ratio))
     planes = torch.from_numpy(np.ascontiguousarray(sample.image)).reshape(1, height, width, -1)
     less = interpolate(planes.permute(0, 3, 1, 2), size, mode="area")[0].permute(1, 2, 0).numpy()
-    return as_view(Sample(image=less.reshape(*size, *sample.image.shape[2:])))
+    return Sample(image=less.reshape(*size, *sample.image.shape[2:]))
 
 
 def map_view(sample: Sample, relevance: Array) -> dict[str, Any]:
-    """Return a map as it is drawn on its sample.
+    """Return the view of a map on its sample.
 
     On a picture it is one in grey, from −``most`` in black to ``most`` in white, where 128 of 255 is 0. On a
-    text or on values it is ``values``, with that on tokens which are no part of the text as ``outside``.
+    text or on values it is ``values``, with that on tokens which are not part of the text as ``outside``.
     """
     values = drawn(sample, relevance)
     if values.ndim == 1:

@@ -1,17 +1,22 @@
-"""Pages of HTML: one environment, one content security policy, one style that others build on."""
+"""HTML pages: one environment, one content security policy, one base style."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import re
+import sys
+import tempfile
+import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
+from whence.core import store
 from whence.core.display import number
 from whence.pages import style, texts
 from whence.pages.pictures import data_uri
@@ -25,7 +30,7 @@ CITATION = (
 
 @dataclass(frozen=True)
 class Look:
-    """What a page contains besides its text, and so what it may load and do.
+    """The style and script of a page, which determine its content security policy.
 
     Attributes
     ----------
@@ -42,12 +47,12 @@ class Look:
 
     @property
     def whole_style(self) -> str:
-        """The style of all pages, then the page's own."""
+        """The common style, followed by the page's own."""
         return f"{read(__package__, 'templates/base.css')}\n{self.style}"
 
     @property
     def policy(self) -> str:
-        """The content security policy: the style and the script inside the page, by their hashes."""
+        """The content security policy: it allows the page's own style and script, by their hashes."""
         connect, action = ("'self'" if allowed else "'none'" for allowed in (self.live, self.asks))
         return (
             f"default-src 'none'; script-src {_hash(self.script)}; style-src {_hash(self.whole_style)}; "
@@ -56,7 +61,7 @@ class Look:
 
 
 def render(template: str, packages: Sequence[str], look: Look, **context: Any) -> str:
-    """Render a template as a page; every text that comes from outside is escaped.
+    """Render a template as a page; all texts from outside are escaped.
 
     Parameters
     ----------
@@ -80,12 +85,12 @@ def render(template: str, packages: Sequence[str], look: Look, **context: Any) -
 
 
 def read(package: str, path: str) -> str:
-    """Read a text that lies in a package."""
+    """Read a text file of a package."""
     return resources.files(package).joinpath(path).read_text(encoding="utf-8")
 
 
 def named(name: str) -> Markup:
-    """Write a class's name: of a long one the ends, and the whole as its title."""
+    """Write a class's name; a long one is shortened to its ends, with the full name as its title."""
     short = style.ends(name)
     return escape(name) if short == name else Markup('<span title="{}">{}</span>').format(name, short)
 
@@ -95,12 +100,12 @@ def _hash(text: str) -> str:
     return f"'sha256-{digest}'" if text else "'none'"
 
 
-# The glossary: a page holds it once, and in its texts the first of each term is a control that shows its
-# sentence on hover, on keyboard focus or on tap
+# The glossary is in a page once; in texts the first occurrence of each term is a control that shows its
+# meaning on hover, keyboard focus or tap.
 
 
 class Meaning(NamedTuple):
-    """A word, its name in addresses, the forms in which texts have it (a pattern), and what it means."""
+    """A term, its key in addresses, a pattern of its forms in texts, and its meaning."""
 
     name: str
     key: str
@@ -118,8 +123,8 @@ GLOSSARY = (
             "An upper bound on how far the surrogate is from the optimum, relative to its objective: 1e-6 is "
             "a millionth."),
     Meaning("τ (tau)", "tau", r"τ",
-            "What one training sample adds to the logit of the explained class: its weight λ times its "
-            "similarity to the test sample."),
+            "What one training sample adds to the logit of the explained class, from 0 on: its weight λ "
+            "times its similarity to the test sample."),
     Meaning("λ (lambda)", "lambda", r"λ",
             "The weight of a training sample for a class, the same for every test; 0 for those that are no "
             "support vectors."),
@@ -129,7 +134,7 @@ GLOSSARY = (
     Meaning("at the bound", "bound", r"\bat the bound\b",
             "A sample whose weight is C: the surrogate does not classify it with a margin, so it is hard, "
             "atypical or labelled wrong."),
-    Meaning("logit", "logit", r"\blogit\b",
+    Meaning("logit", "logit", r"\b[Ll]ogit\b",
             "The score of a class before softmax turns scores into probabilities; the class with the largest "
             "is predicted."),
     Meaning("bias", "bias", r"\bbias\b",
@@ -153,17 +158,18 @@ GLOSSARY = (
     Meaning("concept", "concept", r"\b[Cc]oncepts?\b|\bcomponents?\b",
             "A direction in the model’s features that samples share; a component is one along which the "
             "support vectors differ most."),
-    Meaning("base", "base", r"\bbase\b",
-            "The prediction without any score: for regression, the mean of the training targets."),
+    Meaning("base value", "base", r"\bbase value\b",
+            "What scores start from: the output for the average training sample, or for the average sample "
+            "of the class that is compared with. The output is the base value plus all scores."),
 )  # fmt: skip
-"""All terms, in the order in which they matter."""
+"""All terms, in order of precedence."""
 
 _ANY = re.compile("|".join(f"(?P<t{i}>{term.forms})" for i, term in enumerate(GLOSSARY)))
 _TAG = re.compile(r"(<[^>]*>)")
 
 
 def glossed(text: str) -> Markup:
-    """Write a text, escaped unless it is HTML already, with the first of each term as a control."""
+    """Write a text, escaped unless it is HTML, with the first occurrence of each term as a control."""
     seen: set[str] = set()
 
     def control(match: re.Match[str]) -> str:
@@ -185,4 +191,23 @@ _FILTERS = (
     data_uri, glossed, named, number, style.a_bar, style.bars, style.ends, style.heights, style.level,
     style.percent, style.signed, texts.begun, texts.breaks, texts.headline, texts.readable,
 )  # fmt: skip
-_FUNCTIONS = (style.drawn, style.heat, style.scale, style.strongest, style.unwritten)
+_FUNCTIONS = (
+    style.drawn,
+    style.heat,
+    style.named_values,
+    style.scale,
+    style.strongest,
+    style.unwritten,
+)
+
+
+def show(thing: Any, page: str) -> None:
+    """Display an object in the notebook that runs this, or else open its page in the browser."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if hasattr(shell, "kernel"):
+        sys.modules["IPython"].display.display(thing)
+        return
+    path = Path(tempfile.mkdtemp(prefix="whence-")) / "page.html"  # it must outlive this call
+    store.write_text(path, page)
+    if not webbrowser.open(path.as_uri()):
+        print(f"No browser was found. The page is {path}")

@@ -1,4 +1,4 @@
-"""How explanations look in figures and on pages: colours of relevance, numbers and names for reading."""
+"""The style of explanations in figures and pages: colours of relevance, formats of numbers and names."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ BLUE, ORANGE = "#0072B2", "#D55E00"  # distinguishable with any common colour vi
 PALE_BLUE, PALE_ORANGE = "#B9D7E8", "#F3CDB2"
 INK, GREY = "#1A1A1A", "#5F5F5F"
 
-# Relevance above this part of the values saturates, so that one bright pixel does not hide the others.
+# Relevance above this quantile saturates, so that single bright pixels do not hide the others.
 SEEN = 0.995
 PAPER = 0.975
 BARS = 120
 LEVELS = 10
-"""Steps of a token's colour; steps need no styles in the text, which the pages' policy forbids."""
+"""Steps of a token's colour: the pages' policy forbids inline styles."""
 LIGHT, DARK = "#FFFFFF", "#1F2125"
 
 
 def signed(score: float) -> str:
-    """Write a score with its sign and three digits that count: +1.23, −0.0450."""
+    """Format a score with its sign and three significant digits: +1.23, −0.0450."""
     return f"{score:+#.3g}".replace("-", "−").rstrip(".")
 
 
 def percent(share: float) -> str:
-    """Write a share for reading; only exact certainty reads 100 %, only nothing reads 0 %.
+    """Format a share in per cent; only exact values are shown as 100 % and 0 %.
 
-    The space before the sign does not break.
+    It has a non-breaking space before the sign.
     """
     if 0 < share < 0.0005:
         return "<0.1\u00a0%"
@@ -41,25 +41,25 @@ def percent(share: float) -> str:
 
 
 def one_line(name: str) -> str:
-    """Write a name on one line, whatever blanks it holds."""
+    """Write a name on one line."""
     return " ".join(name.split())
 
 
 def ends(name: str) -> str:
-    """Write a name of more than 60 letters by its ends, for where there is no room for all of it."""
+    """Shorten a name of more than 60 letters to its ends."""
     return name if len(name) <= 60 else f"{name[:40]}…{name[-19:]}"
 
 
 def plane(relevance: Array) -> Array:
-    """Sum a map (…, height, width) over colours, for the eye."""
+    """Sum a map (…, height, width) over colours."""
     summed: Array = relevance.reshape(-1, *relevance.shape[-2:]).sum(axis=0)
     return summed
 
 
 def drawn(sample: Sample, relevance: Array) -> Array:
-    """Return a map as it is drawn: (height, width) of images, sums of ``a_bar`` values.
+    """Return a map for drawing: (height, width) for images, sums of ``a_bar`` values otherwise.
 
-    Of texts it is one value per token, 0 for those that are no part of the text.
+    For texts it has one value per token, 0 for special tokens.
     """
     if sample.image is not None:
         return plane(relevance)
@@ -71,16 +71,16 @@ def drawn(sample: Sample, relevance: Array) -> Array:
 
 
 def unwritten(sample: Sample, relevance: Array) -> float:
-    """Return the relevance that a map has on tokens which are no part of the text, and so are not shown."""
+    """Return the relevance of a map on special tokens, which are not shown."""
     if sample.tokens is None:
         return 0.0
     return float(sum(relevance.ravel()[[not token for token in sample.tokens]].tolist()))
 
 
 def strongest(sample: Sample, relevance: Array, first: int, n: int = 4) -> list[tuple[str, float]]:
-    """Return the n words of a text from a token on that have most relevance, whatever its sign, with that.
+    """Return the n most relevant words of a text from a token on, of either sign, with their relevance.
 
-    A word that is there several times counts by its sum, and is spelled as it is first.
+    A repeated word counts by its sum, in the spelling of its first occurrence.
     """
     assert sample.tokens is not None
     spelled: dict[str, str] = {}
@@ -96,29 +96,44 @@ def strongest(sample: Sample, relevance: Array, first: int, n: int = 4) -> list[
 
 
 def heights(sample: Sample) -> Array:
-    """Return values as they are drawn: of each ``a_bar`` values the one farthest from 0."""
+    """Return values for drawing: the one farthest from 0 of each ``a_bar`` values."""
     assert sample.values is not None
     bins = _binned(sample.values)
     farthest: Array = bins[np.arange(len(bins)), np.abs(bins).argmax(axis=1)]
     return farthest
 
 
+def named_values(
+    sample: Sample, relevance: Array | None = None, n: int = 12
+) -> tuple[list[tuple[str, float, float | None]], int]:
+    """Return up to n values of a table's row with their names and relevance, and how many more there are.
+
+    They are those of most relevance, in their own order; without relevance the first.
+    """
+    assert sample.names is not None
+    assert sample.values is not None
+    parts = [None] * len(sample.names) if relevance is None else relevance.ravel().tolist()
+    order = range(n) if relevance is None else np.argsort(-np.abs(relevance.ravel()), kind="stable")[:n]
+    rows = list(zip(sample.names, sample.values.tolist(), parts, strict=True))
+    return [rows[i] for i in sorted(map(int, order)) if i < len(rows)], max(len(rows) - n, 0)
+
+
 def a_bar(sample: Sample) -> int:
-    """Count the values that share a bar where a sample is drawn as bars."""
+    """Return the number of values per bar."""
     assert sample.values is not None
     return max(-(-sample.values.size // BARS), 1)
 
 
 def _binned(values: Array) -> Array:
-    """Cut values into at most ``BARS`` rows, the last filled with 0."""
+    """Split values into at most ``BARS`` rows, the last padded with 0."""
     size = max(-(-values.size // BARS), 1)
     return np.pad(values.ravel(), (0, -values.size % size)).reshape(-1, size)
 
 
 def scale(maps: Iterable[Array]) -> float:
-    """Find the relevance that gets the full colour in maps that share a scale; 0 where all are 0.
+    """Return the relevance of the full colour for maps that share a scale; 0 if all are 0.
 
-    Of images it is the largest but for the extremest half per cent of the pixels, of others the largest.
+    For images it is the largest value except for the most extreme half per cent of pixels.
     """
     maps = [np.abs(relevance) for relevance in maps]
     if not maps:
@@ -129,12 +144,12 @@ def scale(maps: Iterable[Array]) -> float:
 
 
 def strength(relevance: Array, full: float) -> Array:
-    """Return relevance as a part of the full colour, in [−1, 1]."""
+    """Return relevance relative to the full colour, in [−1, 1]."""
     return np.clip(relevance / full, -1, 1) if full else np.zeros_like(relevance)
 
 
 def heat(relevance: Array, full: float, image: Picture | None = None) -> Picture:
-    """Colour a map (height, width): blue for, orange against, nothing where there is no relevance.
+    """Colour a map (height, width): blue for, orange against, transparent without relevance.
 
     Parameters
     ----------
@@ -146,12 +161,12 @@ def heat(relevance: Array, full: float, image: Picture | None = None) -> Picture
 
 
 def marker(relevance: Array, full: float, ground: str = "#FFFFFF") -> Picture:
-    """Colour the ground of tokens, faint enough for text to be read on it: (…) to (…, 3)."""
+    """Colour the background of tokens, light enough for text: (…) to (…, 3)."""
     return _mixed(0.75 * strength(relevance, full), _rgb(ground))
 
 
 def contours(image: Picture) -> Array:
-    """Find where an image changes: (height, width), in [0, 1]."""
+    """Compute the edges of an image: (height, width), in [0, 1]."""
     grey = image if image.ndim == 2 else image.mean(axis=2)
     down, right = np.gradient(grey)
     edges = np.hypot(down, right)
@@ -160,13 +175,13 @@ def contours(image: Picture) -> Array:
 
 
 def level(relevance: float, full: float) -> str:
-    """Name the class of a token's colour: p1 to p10 for, n1 to n10 against, none where it has no colour."""
+    """Return the CSS class of a token's colour: p1 to p10 for, n1 to n10 against, empty without colour."""
     step = round(LEVELS * float(strength(np.array([relevance], dtype=np.float32), full)[0]))
     return f"{'p' if step > 0 else 'n'}{abs(step)}" if step else ""
 
 
 def bars(values: Array, full: float) -> list[tuple[float, float, float, float, str]]:
-    """Lay values out as bars of an area of 100 by 40 with 0 in its middle: x, y, width, height, class."""
+    """Place values as bars in an area of 100 by 40 with 0 in its middle: x, y, width, height, class."""
     width = 100 / max(len(values), 1)
     boxes = []
     for i, value in enumerate(strength(values, full).tolist()):
@@ -176,7 +191,7 @@ def bars(values: Array, full: float) -> list[tuple[float, float, float, float, s
 
 
 def marks() -> str:
-    """Write the styles of tokens' colours, for light and dark pages."""
+    """Write the CSS of tokens' colours, for light and dark pages."""
 
     def rules(ground: str) -> str:
         steps = np.arange(1, LEVELS + 1, dtype=np.float32)
@@ -193,7 +208,7 @@ def marks() -> str:
 
 
 def _mixed(part: Array, ground: Array) -> Picture:
-    """Lay blue or orange over a ground (…, 1 or 3); ``part`` in [−1, 1] says which, and how thick."""
+    """Blend blue or orange over a background (…, 1 or 3); ``part`` in [−1, 1] is the sign and strength."""
     weight, colour = np.abs(part)[..., None], np.where(part[..., None] > 0, _rgb(BLUE), _rgb(ORANGE))
     mixed: Picture = (ground * (1 - weight) + colour * weight).astype(np.float32)
     return mixed

@@ -1,4 +1,4 @@
-"""Texts for reading: tokens with the spelling and the blanks of the text they come from, and its headline."""
+"""Readable tokens, with the spelling and white space of their text, and headlines of texts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 _SHORT = 160  # letters of a text that needs no headline
-_HEADLINE = 200  # letters of the longest headline
-_MARKS = ("Ġ", "Ċ", "▁")  # by which tokenisers write blanks and ends of lines themselves
+_HEADLINE = 200  # maximum letters of a headline
+_MARKS = ("Ġ", "Ċ", "▁")  # marks of tokenizers for blanks and line ends
 _CLOSING = set(",.;:!?)]}%…’”")
 _OPENING = set("([{$£€#@“‘")
 _BINDING = set("-/_")
@@ -17,10 +17,10 @@ _ENDINGS = {"s", "t", "re", "ve", "ll", "d", "m"}  # after an apostrophe
 
 
 def spelled(ids: Sequence[int], tokenizer: Any, text: str | None = None) -> tuple[str, ...]:
-    """Write tokens for reading, each with the blanks before it.
+    """Make tokens readable, each with the white space before it.
 
-    Joined they are the text as far as it was read, where that is known and the tokeniser returns the letters
-    of its tokens; else what the tokeniser makes of them. Tokens that are no part of the text, such as [CLS],
+    Joined they are the text as far as it was read, where that is known and the tokenizer returns the letters
+    of its tokens; else what the tokenizer makes of them. Tokens that are not part of the text, such as [CLS],
     are empty, and so are those that only end a letter of which another token has the beginning.
     """
     left_out = _not_written(tokenizer)
@@ -29,14 +29,14 @@ def spelled(ids: Sequence[int], tokenizer: Any, text: str | None = None) -> tupl
 
 
 def _not_written(tokenizer: Any) -> set[int]:
-    """Return the tokens that a model wants and no text has; an unknown or masked word is part of it."""
+    """Return which tokens are special, without text; unknown or masked words are part of the text."""
     added = {getattr(tokenizer, f"{name}_token_id", None) for name in ("bos", "eos", "pad", "cls", "sep")}
     words = {getattr(tokenizer, f"{name}_token_id", None) for name in ("unk", "mask")}
     return set(tokenizer.all_special_ids) - (words - added)
 
 
 def _as_written(ids: list[int], tokenizer: Any, text: str, left_out: set[int]) -> tuple[str, ...] | None:
-    """Cut a text where its tokens are; None where these are not its tokens, or it is not known where."""
+    """Cut a text into its tokens; None if these are not its tokens, or offsets are unknown."""
     if not getattr(tokenizer, "is_fast", False):
         return None
     for special in (True, False):
@@ -61,7 +61,7 @@ def _as_written(ids: list[int], tokenizer: Any, text: str, left_out: set[int]) -
 
 
 def _joined(ids: list[int], tokenizer: Any, left_out: set[int]) -> tuple[str, ...]:
-    """Join tokens by their marks of blanks, or words and signs by how English is written."""
+    """Join tokens by their marks of blanks, or by rules of English spacing."""
     pieces = [
         "" if token in left_out else piece
         for token, piece in zip(ids, tokenizer.convert_ids_to_tokens(ids), strict=True)
@@ -79,13 +79,15 @@ def _joined(ids: list[int], tokenizer: Any, left_out: set[int]) -> tuple[str, ..
             if any("▁" in part for part in run)
             else tokenizer.convert_tokens_to_string(run)
         )
-        if "\ufffd" not in written or place + 1 == len(pieces):  # else a letter goes on in the next token
+        if "\ufffd" not in written or place + 1 == len(
+            pieces
+        ):  # otherwise a character continues in the next token
             out[held[0]], held = written, []
     return tuple(out)
 
 
 def _spaced(pieces: Sequence[str]) -> list[str]:
-    """Put blanks before the words of a tokeniser that keeps none: not before a comma, not inside 1.13bn."""
+    """Add blanks before the words of a tokenizer that drops them: not before a comma, not inside 1.13bn."""
     out: list[str] = []
     before, last, open_quotes = "", "", set()
     for place, piece in enumerate(pieces):
@@ -113,7 +115,7 @@ def _spaced(pieces: Sequence[str]) -> list[str]:
 
 
 def headline(tokens: Sequence[str]) -> int:
-    """Count the tokens of a text's headline: its first line, or else its first sentence; 0 of short texts."""
+    """Count the tokens of a text's headline: its first line or sentence; 0 for short texts."""
     if sum(map(len, tokens)) <= _SHORT:
         return 0
     letters, sentence, words = 0, 0, 0
@@ -132,20 +134,20 @@ def headline(tokens: Sequence[str]) -> int:
 
 
 def begun(tokens: Sequence[str], n: int) -> tuple[str, ...]:
-    """Return the first n tokens of a text, and … where it goes on."""
+    """Return the first n tokens of a text, with … if it is cut."""
     return tuple(tokens) if len(tokens) <= n else (*tokens[:n], " …")
 
 
 def words_of(tokens: Sequence[str]) -> list[range]:
-    """Return the tokens of each word: those from one blank to the next."""
+    """Group tokens into words, which are separated by white space."""
     starts = [i for i, token in enumerate(tokens) if token and (token[0].isspace() or not any(tokens[:i]))]
     return [range(a, b) for a, b in itertools.pairwise([*starts, len(tokens)])]
 
 
 def readable(token: str) -> str:
-    """Write a token on one line: ends of lines as a sign where they are all of it, and blanks too.
+    """Write a token on one line: a token of line ends or blanks only as a sign.
 
-    Either may be relevant, and nothing else shows it. What is empty stays so.
+    These may be relevant but would be invisible. Empty tokens stay empty.
     """
     if not token.strip():
         return token and ("↵" if "\n" in token else " ␣")

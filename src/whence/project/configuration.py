@@ -85,14 +85,15 @@ class Configuration:
             if ":" not in self.method:  # the options of another are known when it may be imported
                 extra |= self.options.keys() - inspect.signature(self.attributor()).parameters.keys()
             if extra:
-                raise ValueError(f"it has {sorted(extra)[0]!r}, which is no option of the fit")
+                raise ValueError(f"it has {sorted(extra)[0]!r}, which is not an option of the fit")
         except FileNotFoundError as error:
             raise StoreError(
-                f"There is no configuration at '{path}'. 'whence fit' writes one next to the explainer; "
-                "name the model and the data yourself with --model and --data."
+                f"There is no configuration at '{path}', where 'whence fit' would have written one: pass "
+                "--model MODULE:NAME and --data MODULE:NAME, functions that return the model and the "
+                "training set, and --test MODULE:NAME for tests."
             ) from error
         except (OSError, ValueError, TypeError, RecursionError, StoreError) as error:
-            raise StoreError(f"'{path}' is no configuration of 'whence fit': {error}.") from error
+            raise StoreError(f"'{path}' is not a configuration of 'whence fit': {error}.") from error
         return self
 
     @classmethod

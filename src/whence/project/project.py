@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import functools
 import threading
+from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from whence.attribution.explaining import make_explainer
+from whence.attribution.explaining import check_against, make_explainer
+from whence.attribution.fitted import Fitted
+from whence.attribution.pairs import Against
 from whence.attribution.saving import attach
+from whence.attribution.training_features import all_features
 from whence.attribution.typicality import typicality_of
 from whence.core.checks import check_places
 from whence.core.naming import make_named
 from whence.core.progress import bar
-from whence.data import TrainingSet
+from whence.data import NewSamples, TrainingSet, as_new, as_training_set
+from whence.data.items import split
 from whence.errors import InvalidInputError, StoreError, UnsupportedError
 from whence.explanation import Explanations, Typicality
 from whence.explanation.trace import Bands
 from whence.features import FeatureBank, Novelty, as_float32, extract
 from whence.methods import Attributor, Effects, TopK, load
-from whence.project.configuration import SUFFIX, Configuration
-from whence.surrogate.identity import check_labels, check_training
+from whence.model.inputs import check_batch, to_model
+from whence.project.configuration import READING, SUFFIX, Configuration
 
 if TYPE_CHECKING:
     from whence.attribution.base import Attributor
@@ -38,12 +45,19 @@ class Project:
     path : of the explainer's file
     configuration : what it was fitted on
     attributor : the fitted method
+    labelled : whether the true labels of the tests are known
     """
 
     def __init__(
-        self, path: Path, configuration: Configuration, attributor: Attributor, tests: TrainingSet | None
+        self,
+        path: Path,
+        configuration: Configuration,
+        attributor: Attributor,
+        tests: TrainingSet | None,
+        *,
+        labelled: bool = True,
     ) -> None:
-        self.path, self.configuration = path, configuration
+        self.path, self.configuration, self.labelled = path, configuration, labelled
         self.attributor: Any = attributor
         self._tests = tests
         self._train_bank: FeatureBank | None = None
@@ -77,6 +91,7 @@ class Project:
         configuration.chosen_task()
         attributor: Any = load(path, model, cache_dir=configuration.reading.get("cache_dir"))
         attributor.show_progress = show_progress
+        attributor.fitted_ = replace(attributor.fitted_, reading=configuration.reading)
         if attributor.capabilities.explains:  # others do not use it after the fit
             attributor.fitted_ = attach(attributor, configuration.training(model, folder, attributor.task_))
         tests = None
@@ -84,6 +99,37 @@ class Project:
             raw = make_named("test", configuration.test, folder)
             tests = configuration.samples(raw, model, attributor.batch_size, attributor.task_)
         return cls(path, configuration, attributor, tests)
+
+    @classmethod
+    def of(cls, attributor: Attributor, tests: Any = None, most: int = 1_000) -> Self:
+        """Put a fitted explainer together with tests, without any file.
+
+        Parameters
+        ----------
+        attributor : with its model and its training set
+        tests : samples with labels, in any form that ``fit`` takes, or inputs alone, as for ``explain``; None
+            takes training samples
+        most : training samples that are taken, evenly spread over the training set
+        """
+        fitted, supported = attributor.fitted_, attributor.capabilities
+        if not (supported.explains or supported.members):
+            raise UnsupportedError(
+                f"{fitted.method} has no explanations that the explorer could show. Use DualDA or Effects, "
+                "or top_k here."
+            )
+        fitted.require_model()
+        samples, labelled = _some_training(fitted, most) if tests is None else None, True
+        if tests is not None:
+            samples, labelled = _read_tests(attributor, tests)
+        path = Path(type(attributor).__name__)
+        return cls(path, Configuration(model="", data=""), attributor, samples, labelled=labelled)
+
+    def with_tests(self, most: int = 1_000) -> Project:
+        """Return the project with training samples as tests where its configuration names none."""
+        if self.has_tests:
+            return self
+        tests = _some_training(self.attributor.fitted_, most)
+        return Project(self.path, self.configuration, self.attributor, tests)
 
     def _unsupported(self, needed: str) -> UnsupportedError:
         method = self.attributor
@@ -142,23 +188,30 @@ class Project:
             max_seconds=max_seconds,
             show_progress=method.show_progress,
         )
-        extractor, reading = method.fitted_.require_model().extractor, self.configuration.reading
+        extractor, reading = method.fitted_.require_model().extractor, self._reading_of_fit
         data = method.data_  # only methods that explain hold it
         if data is None:
             data = self.configuration.training(extractor.model, self.path.resolve().parent, method.task_)
         effects.fit(extractor.model, data, layer=extractor.layer, class_names=method.class_names_, **reading)
-        return Project(self.path, self.configuration, effects, self._tests)
+        return Project(self.path, self.configuration, effects, self._tests, labelled=self.labelled)
 
     @property
     def train_bank(self) -> FeatureBank:
-        """Features of the whole training set, from the cache of the fit if it had one; read once."""
+        """Features of the whole training set, which the explainer keeps or has in its cache; read once."""
         with self._reading:
             if self._train_bank is None:
-                bank, surrogate = self.bank_of(self.pairs.fitted_.require_data()), self.pairs.surrogate_
-                check_labels(surrogate, bank.labels, "data")
-                check_training(surrogate, bank.features, argument="data")
-                self._train_bank = bank
+                fitted = self.pairs.fitted_
+                self._train_bank = FeatureBank(
+                    all_features(fitted, argument="data"), fitted.labels, fitted.head, fitted.task,
+                    fitted.model, fitted.require_data(), {}, "", "known",
+                )  # fmt: skip
             return self._train_bank
+
+    @property
+    def _reading_of_fit(self) -> dict[str, Any]:
+        """How the fit read its samples, such as its cache."""
+        reading = self.attributor.fitted_.reading
+        return {name: reading[name] for name in READING if name in reading}
 
     @functools.cached_property
     def novelty(self) -> Novelty:
@@ -206,6 +259,11 @@ class Project:
         """Return features (n, d) of some tests."""
         return torch.from_numpy(as_float32(self.test_bank.features)[self.read_tests(indices)])
 
+    def model_inputs(self, indices: list[int]) -> Any:
+        """Return some tests as the model takes them, on its device."""
+        model = self.attributor.fitted_.require_model().extractor.model
+        return to_model(model, self.tests.take(self.read_tests(indices)))
+
     def top_k(self, indices: list[int], k: int, target: int | None) -> tuple[TopK, list[str]]:
         """Return the strongest training samples of some tests, and the model's predictions in words."""
         method, task = self.attributor, self.attributor.task_
@@ -227,24 +285,35 @@ class Project:
         return spread
 
     def typicality(self, indices: list[int]) -> list[Typicality] | None:
-        """Return how typical some tests are for the training set; None if the method compares no features."""
+        """Return whether some tests resemble the training set; None if the method compares no features."""
         method = self.attributor
         if method.capabilities.members or not method.capabilities.explains:
             return None
-        return typicality_of(method.fitted_, self.novelty, self.test_features(indices))
+        return typicality_of(
+            method.fitted_, self.novelty, self.test_features(indices), self.model_inputs(indices)
+        )
 
     def explain(
-        self, indices: list[int], k: int = 5, target: int | None = None, method: str | None = None
+        self,
+        indices: list[int],
+        k: int = 5,
+        target: int | None = None,
+        method: str | None = None,
+        against: Against = None,
     ) -> Explanations:
         """Explain some test samples."""
         tests, chosen = self.tests, self.read_tests(indices)
         novelty = None if self.attributor.capabilities.members else self.novelty
         explaining: Any = make_explainer(self.attributor.fitted_, k, method, novelty)
-        truths = self.test_bank.labels[chosen].tolist()
-        show = self.attributor.show_progress and len(chosen) >= 4
-        rows = bar("Explaining", len(chosen), "tests", parts=chosen, show=show)
+        rivals = check_against(self.attributor.fitted_, against, len(chosen))
+        truths = self.test_bank.labels[chosen].tolist() if self.labelled else [None] * len(chosen)
+        n, show = len(chosen), self.attributor.show_progress
+        rows = bar("Explaining", n, "tests", parts=chosen, show=show, leave=n >= 4)
         return Explanations(
-            [explaining(i, tests.take([i]), target, y) for i, y in zip(rows, truths, strict=True)]
+            [
+                explaining(i, tests.take([i]), target, y, None, rival)
+                for i, y, rival in zip(rows, truths, rivals, strict=True)
+            ]
         )
 
     @functools.cached_property
@@ -262,5 +331,49 @@ class Project:
             layers=extractor.layers,
             batch_size=self.attributor.batch_size,
             show_progress=self.attributor.show_progress,
-            **self.configuration.reading,
+            **self._reading_of_fit,
         )
+
+
+def _some_training(fitted: Fitted, most: int) -> TrainingSet | None:
+    """Return training samples, evenly spread; None of documents, which are asked about by prompts."""
+    if fitted.task.of_documents:
+        return None
+    used = np.flatnonzero(fitted.used)
+    places = np.linspace(0, len(used) - 1, min(most, len(used))).round().astype(np.int64)
+    return fitted.require_data().subset(used[places])
+
+
+def _read_tests(attributor: Attributor, tests: Any) -> tuple[TrainingSet, bool]:
+    """Read tests as the training set was read; say whether they have labels."""
+    if isinstance(tests, TrainingSet):
+        return tests, True
+    fitted, new = attributor.fitted_, as_new(tests)
+    ready = fitted.require_model().prepare
+    collate_fn, places = ready.collate_fn, None
+    folder = isinstance(tests, str | PathLike) and Path(tests).is_dir()
+    labelled = folder or (isinstance(tests, tuple) and len(tests) == 2)
+    if isinstance(new, NewSamples):
+        tests, places, collate_fn = new.source, np.array(new.places), new.collate_fn or collate_fn
+        labelled = _has_label(tests[new.places[0]])
+        if not labelled:
+            tests, places = [tests[place] for place in new.places], None
+    elif isinstance(tests, list) and tests:
+        labelled = _has_label(tests[0])
+    if not labelled:  # a label stands where one must be, and is not shown
+        label = fitted.labels[fitted.used][:1]
+        tests = tests, np.repeat(label, check_batch(tests, "tests"), axis=0)
+    samples = as_training_set(
+        tests, attributor.batch_size, task=fitted.task, names=fitted.class_names,
+        preprocess=ready.preprocess, collate_fn=collate_fn, tokenizer=ready.tokenizer,
+    )  # fmt: skip
+    return samples if places is None else samples.subset(places), labelled
+
+
+def _has_label(sample: Any) -> bool:
+    """Whether a sample comes with its label."""
+    try:
+        split(sample)
+    except InvalidInputError:
+        return False
+    return True

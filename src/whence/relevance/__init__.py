@@ -1,4 +1,4 @@
-"""Which features of an input a prediction, or a pair of samples, comes from."""
+"""Feature attribution of predictions and of pairs of samples: relevance propagation, captum, concepts."""
 
 from whence.model.passes import Pass
 from whence.relevance.captum import Captum

@@ -1,4 +1,4 @@
-"""Feature attributions of captum instead of relevance propagation."""
+"""Feature attribution by captum methods instead of relevance propagation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from whence.relevance.sources import TOKENS, floating, looks_up, named_inputs, r
 
 @dataclass(frozen=True)
 class Captum:
-    """A method of captum, with the options of its ``attribute``.
+    """A captum method, with the options of its ``attribute``.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Captum:
 
 
 def attributed(extractor: Extractor, inputs: Any, captum: Captum) -> Pass:
-    """Run a model on a batch such that a method of captum attributes weighted sums of its features.
+    """Run a model on a batch such that a captum method can attribute weighted sums of its features.
 
     The method runs the model again for every map, as often as it needs.
     """
@@ -71,21 +71,21 @@ def attributed(extractor: Extractor, inputs: Any, captum: Captum) -> Pass:
         sources[TOKENS] = looked_up.values
     if len(sources) != 1:
         raise ModelError(
-            "A method of captum can replace relevance propagation for models with one input. "
+            "A captum method can replace relevance propagation only for models with one input. "
             f"Got {', '.join(sources) or 'none that is differentiable'}."
         )
     return replace(read, graph=_Attributed(extractor, read, captum, *sources.items()))
 
 
 class _Attributed:
-    """Maps of weighted sums of features by a method of captum; ``source`` names an input and its values."""
+    """Maps of weighted sums of features by a captum method; ``source`` names an input and its values."""
 
     def __init__(self, extractor: Extractor, read: Pass, captum: Captum, source: tuple[str, Tensor]) -> None:
         self._extractor, self._pass, self._captum = extractor, read, captum
         self._name, self._values = source
 
     def maps(self, coefficients: Tensor) -> Maps:
-        """Attributions of Σ_j coefficients_j f_j(x); shapes as for ``Pass.maps``."""
+        """Return attributions of Σ_j coefficients_j f_j(x); shapes as for ``Pass.maps``."""
         if coefficients.ndim == 3:
             return {self._name: torch.stack([self.maps(row)[self._name] for row in coefficients])}
         scalar = _Scalar(self._extractor, self._name, self._pass.inputs)
@@ -94,7 +94,7 @@ class _Attributed:
         with name_errors(what), torch.inference_mode(False), torch.random.fork_rng(devices):
             torch.manual_seed(self._captum.seed)
             attributions = self._captum.method(scalar).attribute(
-                self._values.detach().clone().requires_grad_(),  # captum warns where it has to ask for it
+                self._values.detach().clone().requires_grad_(),  # captum would warn and do this itself
                 additional_forward_args=(coefficients.to(self._pass.features), *scalar.others.values()),
                 **self._captum.options,
             )
@@ -109,7 +109,7 @@ class _Scalar(nn.Module):
 
     def __init__(self, extractor: Extractor, name: str, inputs: Any) -> None:
         super().__init__()
-        self.model = extractor.model  # for methods that look for the layers
+        self.model = extractor.model  # for methods that need the layers
         self._extractor, self._name, self._inputs = extractor, name, inputs
         named = named_inputs(inputs).items()
         self.others = {key: x for key, x in named if isinstance(x, Tensor) and key != name}
@@ -125,7 +125,7 @@ class _Scalar(nn.Module):
 
 
 class _Embedded(TorchFunctionMode):
-    """Returns ``values`` as the embeddings of the tokens; keeps those that the model looks up where None."""
+    """Returns ``values`` as the embeddings of the tokens; if None, records the model's own."""
 
     def __init__(self, tokens: Tensor | None, values: Tensor | None = None) -> None:
         super().__init__()

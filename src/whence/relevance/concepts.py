@@ -1,4 +1,4 @@
-"""Concepts between samples: how much of a pair's score goes through a direction of the features."""
+"""Concepts: how much of a pair's score goes through a direction of the features."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from whence.core.arrays import Doubles
@@ -18,17 +17,17 @@ from whence.errors import InvalidInputError
 from whence.model.passes import Pass
 from whence.relevance.xda import only
 
-_MOST = 1 << 15  # features that are each a concept, whose matrix is their square
+_MOST = 1 << 15  # maximum number of features as concepts, whose matrix has its square
 _LARGEST = 1e100
 
 
 @displayed()
 @dataclass(frozen=True, eq=False)
 class Concepts:
-    """Directions v of length 1 in the space of a model's features.
+    """Unit vectors v in the space of a model's features.
 
     The part of τ_c(x, i) = λ_ic f(x)·f_i that goes through a concept is τ_c(x, i | v) = λ_ic (f(x)·v)(f_i·v).
-    Over an orthonormal basis the parts of all concepts sum to the whole. A bias goes through no concept.
+    Over an orthonormal basis the parts of all concepts sum to the score. A bias goes through no concept.
 
     Attributes
     ----------
@@ -50,7 +49,7 @@ class Concepts:
 
     @classmethod
     def of(cls, vectors: Any, names: Sequence[str] | None = None) -> Self:
-        """Take any directions (q, d), at whatever length."""
+        """Make concepts of any directions (q, d), which are normalised."""
         rows = _features("vectors", vectors, "concept", "(q, d)")
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         if not lengths.all():
@@ -64,35 +63,35 @@ class Concepts:
 
     @classmethod
     def neurons(cls, n_features: int) -> Self:
-        """Take each feature as a concept: an orthonormal basis."""
+        """Make each feature a concept: an orthonormal basis."""
         n_features = check_count("n_features", n_features, 1, _MOST)
         return cls(np.eye(n_features), tuple(f"neuron {j}" for j in range(n_features)))
 
     @classmethod
     def principal(cls, features: Any) -> Self:
-        """Principal components of features (n, d), in the order of their variance: an orthonormal basis.
+        """Make concepts of the principal components of features (n, d), by variance: an orthonormal basis.
 
-        Those of the support vectors span what attributions are made of: ``features=explainer.vectors_``.
+        Use the support vectors to span all attributions: ``features=explainer.vectors_``.
         """
         X = _features("features", features)
         _, axes = np.linalg.eigh(np.cov(X.T, bias=True).reshape(X.shape[1], X.shape[1]))
         axes = axes.T[::-1]
-        # The sign of an axis is arbitrary: towards the mean, so that a concept is rather present than absent.
+        # The sign of an axis is arbitrary: towards the mean, so that concepts are typically present.
         axes = axes * np.where(axes @ X.mean(0) < 0, -1.0, 1.0)[:, None]
         return cls(axes, tuple(f"component {j}" for j in range(len(axes))))
 
     @classmethod
     def probe(cls, positive: Any, negative: Any, name: str = "concept", seed: int = 0) -> Self:
-        """Fit a concept activation vector: the direction that tells examples from counterexamples.
+        """Fit a concept activation vector: the direction that separates examples from counterexamples.
 
         Parameters
         ----------
         positive, negative : (n, d)
             Features of samples that show the concept, and of samples that do not.
         name
-            Of the concept.
+            Name of the concept.
         seed
-            Of the cross-validation.
+            Seed of the cross-validation.
         """
         from sklearn.linear_model import LogisticRegression
         from sklearn.model_selection import StratifiedKFold, cross_val_score
@@ -104,7 +103,7 @@ class Concepts:
         check_that(shown.shape[1] == absent.shape[1], "negative", rule, absent.shape[1])
         X = np.concatenate([shown, absent])
         y = np.arange(len(X)) < len(shown)
-        scale = float(np.sqrt((X**2).mean())) or 1.0  # so that one strength of regularisation fits all models
+        scale = float(np.sqrt((X**2).mean())) or 1.0  # so that one regularisation strength fits all models
         folds = min(5, len(shown), len(absent))
         probe = LogisticRegression(max_iter=1000)
         splits = StratifiedKFold(folds, shuffle=True, random_state=seed) if folds > 1 else None
@@ -116,19 +115,19 @@ class Concepts:
         return len(self.names)
 
     def __add__(self, other: Concepts) -> Concepts:
-        """Put concepts side by side; such a set is no basis any more."""
+        """Concatenate concepts; the result is not a basis."""
         both = [concepts.accuracy for concepts in (self, other)]
         accuracy = None if both[0] is None or both[1] is None else both[0] + both[1]
         return Concepts(np.concatenate([self.vectors, other.vectors]), self.names + other.names, accuracy)
 
     @property
     def is_basis(self) -> bool:
-        """Whether the concepts are an orthonormal basis, so that their parts sum to the whole."""
+        """Whether the concepts are an orthonormal basis, so that their parts sum to the score."""
         q, d = self.vectors.shape
         return q == d and np.allclose(self.vectors @ self.vectors.T, np.eye(d), atol=1e-8)
 
     def activations(self, features: Any, name: str = "features") -> Doubles:
-        """How strongly samples show the concepts: f·v for features (n, d), shape (n, q).
+        """Compute the activations f·v of concepts for features (n, d), shape (n, q).
 
         ``name`` is what an error calls the argument.
         """
@@ -138,7 +137,7 @@ class Concepts:
         return X @ self.vectors.T
 
     def scores(self, test: Any, train: Any, lam: Any) -> Doubles:
-        """Parts τ(x, i | v) of the scores of pairs.
+        """Compute the parts τ(x, i | v) of the scores of pairs.
 
         Parameters
         ----------
@@ -147,7 +146,7 @@ class Concepts:
         train : (m, d)
             Features of the training samples.
         lam : (m,)
-            Their coefficients λ_ic for the class in question.
+            Their coefficients λ_ic for the class.
 
         Returns
         -------
@@ -160,7 +159,7 @@ class Concepts:
         return coefficients * rows * self.activations(to_array("test", test)[None], "test")
 
     def top_samples(self, features: Any, k: int = 9) -> npt.NDArray[np.int64]:
-        """Find the rows of features (n, d) that show each concept most, (q, k), strongest first."""
+        """Return the rows of features (n, d) that show each concept most, (q, k), strongest first."""
         k = check_count("k", k)
         return np.argsort(-self.activations(features), axis=0, kind="stable")[:k].T.astype(np.int64)
 
@@ -172,28 +171,25 @@ class ConceptMaps(NamedTuple):
     train: Tensor
 
 
-def concept_maps(test: Pass, train: Pass, lam: float, concepts: Concepts) -> ConceptMaps:
-    """Bring the parts of a pair's score that go through concepts to both inputs.
+def concept_maps(test: Pass, train: Pass, on_test: Tensor, on_train: Tensor) -> ConceptMaps:
+    """Propagate the parts of a pair's score that go through q concepts to both inputs.
 
-    On the test sample the features' relevance is λ (f_i·v) v ⊙ f(x), which sums to the part τ(x, i | v); on
-    the training sample it is λ (f(x)·v) v ⊙ f_i.
+    With raw features, relevance starts on the test sample at λ (f_i·v) v ⊙ f(x), which sums to the
+    part τ(x, i | v), and on the training sample at λ (f(x)·v) v ⊙ f_i. Over a basis, the maps of all concepts
+    sum to that of the pair.
 
     Parameters
     ----------
     test, train
         Passes of the test sample and of the training sample, batches of one.
-    lam
-        The training sample's coefficient λ_ic.
-    concepts
-        Over a basis, the maps of all concepts sum to that of the pair.
+    on_test, on_train : (q, d)
+        Vectors whose products with either sample's features are the parts: λ (f_i·v) v and λ (f(x)·v) v.
     """
-    v = torch.as_tensor(concepts.vectors).to(test.features)  # (q, d)
 
-    def through(here: Pass, there: Pass) -> Tensor:
-        coefficients = lam * (v @ there.features[0])[:, None] * v
-        return only(here.maps(coefficients[:, None]))[:, 0]
+    def through(here: Pass, vectors: Tensor) -> Tensor:
+        return only(here.maps(vectors.to(here.features)[:, None]))[:, 0]
 
-    return ConceptMaps(through(test, train), through(train, test))
+    return ConceptMaps(through(test, on_test), through(train, on_train))
 
 
 def _features(name: str, values: Any, of: str = "sample", shape: str = "(n, d)") -> Doubles:

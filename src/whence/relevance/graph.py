@@ -1,4 +1,4 @@
-"""The leak check: every operation that relevance flows through is linear or has a rule."""
+"""The leak check: every operation on the path of relevance is linear or has a rule."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from whence.relevance.primitives import RULES
 
 Node = Any  # torch.autograd.graph.Node
 
-# Operations whose gradient is their rule: linear ones, those that choose among their inputs, and activations
-# that are linear on either side of 0. By the names of their autograd nodes.
+# Operations whose gradient is their rule: linear ones, selections among inputs, and activations that are
+# linear on both sides of 0. By the names of their autograd nodes.
 _LINEAR = (
     "Add Sub Rsub Neg Sum Mean Cumsum Trace Diff View UnsafeView Reshape ReshapeAlias AsStrided Expand "
     "Permute Transpose T MT Unsqueeze Squeeze Select Slice Narrow Index IndexSelect Gather Scatter "
@@ -31,7 +31,7 @@ _LINEAR = (
     "MaxPool2DWithIndices MaxPool3DWithIndices AdaptiveMaxPool2D AdaptiveMaxPool3D Lift Real Imag Complex "
     "ViewAsReal ViewAsComplex Conj ConjPhysical NegView FftR2C FftC2C FftC2R"
 )
-# Linear as long as one of their inputs carries relevance; of a quotient, the numerator.
+# Linear if only one of their inputs has relevance; for a quotient, the numerator.
 _BILINEAR = {"Mul", "Div", "Mm", "Bmm", "Mv", "Dot", "Addmm", "Addmv", "Baddbmm", "Addbmm", "Addr", "Addcmul"}
 _BILINEAR |= {"Lerp", "Prelu", "PreluKernel"}
 _PLAIN = set(_LINEAR.split())
@@ -45,7 +45,7 @@ def nodes_between(outputs: Iterable[Tensor], inputs: Iterable[Tensor]) -> set[No
 
 
 def check_no_leak(features: Tensor, approved: set[Node], ends: Iterable[Tensor]) -> None:
-    """Raise ModelError, naming the operation, where relevance would flow by a gradient that is no rule.
+    """Raise ModelError, naming the operation, if relevance would flow by a gradient that is not a rule.
 
     ``approved`` are the nodes whose gradient was chosen for a rule, ``ends`` the tensors where it may end.
     """
@@ -73,7 +73,7 @@ def check_no_leak(features: Tensor, approved: set[Node], ends: Iterable[Tensor])
 
 
 def _has_rule(node: Node, kind: str) -> bool:
-    """Whether a node's gradient is a rule, one of ours or that of something linear."""
+    """Return whether a node's gradient is a rule, one of ours or that of a linear operation."""
     if isinstance(node, BackwardCFunction):
         return getattr(node, "_forward_cls", None) in RULES
     first = 1 if kind in _SUMMAND_FIRST else 0
@@ -83,7 +83,7 @@ def _has_rule(node: Node, kind: str) -> bool:
 
 
 def _walk(start: Node | None, ends: set[Node]) -> Iterator[Node]:
-    """Return all nodes from ``start`` on, up to ``ends`` and without them."""
+    """Return all nodes from ``start`` to ``ends``, without the latter."""
     seen, waiting = set(ends), [start]
     while waiting:
         node = waiting.pop()

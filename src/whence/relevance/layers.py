@@ -1,4 +1,4 @@
-"""The rules of layers with weights: dense, convolutional, and normalisations."""
+"""The rules of layers with weights: dense, convolutional, and normalisation layers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def linear(ctx: Propagation, func: Any, input: Any, weight: Any, bias: Any = Non
 def addmm(
     ctx: Propagation, func: Any, input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1
 ) -> Any:
-    """Dense layer whose weight is stored the other way round."""
+    """Dense layer with a transposed weight."""
     if carries(mat2) or carries(input) or input.ndim > 1 or beta != 1 or alpha != 1:
         return product(ctx, func, input, mat1, mat2, beta=beta, alpha=alpha)
     layer = ctx.layer(mat1, mat2.t(), input, stored=mat2)
@@ -77,9 +77,9 @@ def batch_norm(
     ctx: Propagation, func: Any, input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any,
     training: bool, momentum: float, eps: float, cudnn_enabled: bool = True,
 ) -> Any:  # fmt: skip
-    """Batch normalisation with fixed statistics: one layer with the dense or convolutional one before it.
+    """Batch normalisation with fixed statistics: merged with the dense or convolutional layer before it.
 
-    Where max pooling lies between, the chosen values are those of one layer all the same.
+    With max pooling between them, the selected values still count as those of one layer.
     """
     if training:
         raise ModelError(
@@ -96,11 +96,11 @@ def batch_norm(
         )
 
     layer = ctx.made_by(input)
-    # Of a dense layer's output (B, T, d), it is the T places that are normalised.
+    # For a dense layer's output (B, T, d), the T places are normalised.
     if layer is not None and (layer.geometry is not None or input.ndim == 2):
         before = input.detach()
         fused = layer.fused(scale, shift)
-        # Computed from the layer's own output, so that the value is the model's to the bit.
+        # Computed from the layer's output, so that the value is exactly the model's.
         return ctx.run_layer(fused, lambda x: compute(before))
     pooled = ctx.pooled(input)
     if pooled is not None:
@@ -108,7 +108,7 @@ def batch_norm(
         before, rows = input.detach(), pooled.places().flatten(2)
 
         def back(c: Tensor, z: Tensor, whole: Tensor) -> Tensor:
-            # Windows may overlap: a value that was chosen twice has the relevance of both.
+            # Windows may overlap: a value selected twice has the relevance of both.
             total = torch.zeros_like(whole).flatten(2).scatter_add(2, rows, c.reshape(rows.shape))
             return total.reshape(whole.shape)
 
@@ -168,12 +168,12 @@ def rms_norm(
 
 
 def _last(n: int) -> Callable[[Tensor], Tensor]:
-    """Make the function that puts the last n dimensions along one."""
+    """Return the function that flattens the last n dimensions to one."""
     return lambda x: x.reshape(*x.shape[:-n], -1)
 
 
 def _by_channel(weight: Any, x: Tensor) -> Any:
-    """Bring the weights of channels to the shape of x (B, channels, …)."""
+    """Reshape the weights of channels for x (B, channels, …)."""
     return None if weight is None else weight.view(-1, *(1,) * (x.ndim - 2))
 
 
@@ -181,7 +181,7 @@ def _normalised(
     compute: Callable[[Tensor], Tensor], x: Any, rows: Callable[[Tensor], Tensor], weight: Any, bias: Any,
     eps: float, centred: bool = True,
 ) -> Any:  # fmt: skip
-    """Normalise what ``rows`` puts along the last dimension: the scale is a constant, centring is linear."""
+    """Normalise along the last dimension of ``rows``: the scale is a constant, centring is linear."""
     must_be_constant("a normalisation's weight", weight, bias)
 
     def back(c: Tensor, z: Tensor, x: Tensor) -> Tensor:

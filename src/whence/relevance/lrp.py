@@ -1,4 +1,4 @@
-"""Layer-wise relevance propagation through any torch model, by intercepting the functions that it calls."""
+"""Layer-wise relevance propagation through torch models, by intercepting function calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Maps = dict[str, Tensor]
 
 
 class Flow:
-    """The graph of a pass that relevance flows back through.
+    """The graph of a pass for backward relevance.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Flow:
 
 
 def trace(extractor: Extractor, inputs: Any, rules: str | Rules | Rule | None = None) -> Pass:
-    """Run a model once on a batch such that relevance can flow back; all values are its own to the bit.
+    """Run a model once on a batch with a graph for relevance; all values are exactly its own.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | Rule | None = 
     scripted = [name for name, module in model.named_modules() if isinstance(module, torch.jit.ScriptModule)]
     if scripted:
         raise ModelError(
-            f"Relevance cannot look into scripted modules. Got {scripted[0]!r}. Use what it was made of."
+            f"Relevance does not support scripted modules. Got {scripted[0]!r}. Use the original module."
         )
     chosen = default_rules(extractor, inputs) if rules is None else as_rules(rules)
     inputs = to_model(model, inputs)
@@ -90,7 +90,7 @@ def trace(extractor: Extractor, inputs: Any, rules: str | Rules | Rule | None = 
         leaves = {name: mode.start(name, x) for name, x in floating(inputs).items()}
         features, logits = extractor.follow(replaced(inputs, leaves), mode)
     if not features.isfinite().all():
-        raise InvalidInputError("'inputs' must give finite features. Got NaN or infinity among the model's.")
+        raise InvalidInputError("'inputs' must have finite features. Got NaN or infinity among the model's.")
     unused = [key for key in chosen.layers if key not in mode.used]
     if unused:
         key = unused[0] if isinstance(unused[0], str) else unused[0].__qualname__
@@ -122,7 +122,7 @@ def lrp(
     inputs
         A batch of the model's inputs.
     relevance : (B, d) or (m, B, d)
-        Of the features, one or m per sample. Where a feature is 0 it has no relevance to give.
+        Relevance of the features, one or m rows per sample. A feature of 0 must have no relevance.
     rules
         ``"epsilon_plus_flat"``, ``"attn_lrp"``, ``"attn_lrp_cp"``, ``"epsilon"``, ``module:name``, ``Rules``,
         or the rule of all layers. None looks at what the model does: attention takes attn_lrp_cp,
@@ -132,7 +132,7 @@ def lrp(
     -------
     Tensor of the input's shape, of tokens (B, T), with m in front where it was given; a dict of them by name
     for a model with several inputs. Positive values support what the relevance is of, negative ones
-    contradict it. Their sum is the features' relevance, less what biases and stabilisers take.
+    contradict it. Their sum is the features' relevance, minus the parts of biases and stabilisers.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def lrp(
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3, bias=False), torch.nn.ReLU(), torch.nn.Linear(3, 2))
     >>> extractor = Extractor(model, "2")
     >>> x = torch.rand(5, 4)
-    >>> R = extractor(x)  # each feature is worth what it is
+    >>> R = extractor(x)  # the relevance of each feature is its value
     >>> torch.allclose(lrp(extractor, x, R, "epsilon").sum(1), R.sum(1), atol=1e-4)
     True
     """
@@ -151,7 +151,7 @@ def lrp(
 
 
 def _check_relevance(name: str, values: Any, features: Tensor) -> Tensor:
-    """Return finite numbers as a tensor of the features' shape, or of m of them."""
+    """Return finite numbers as a tensor of the features' shape, or of m rows per sample."""
     if isinstance(values, Tensor):
         check_dense(name, values)
     if not isinstance(values, Tensor) or values.is_complex():
@@ -167,9 +167,9 @@ def _check_relevance(name: str, values: Any, features: Tensor) -> Tensor:
 
 
 def default_rules(extractor: Extractor, inputs: Any) -> Rules:
-    """Choose rules by what the model does up to its features: attention, convolutions, or neither.
+    """Choose rules by the operations of the model: attention, convolutions, or neither.
 
-    That is known from the model's first pass, in fitting; only where it has not run yet, it runs here.
+    They are known from the model's first pass, in fitting; if it has not run yet, it runs here.
     """
     if extractor.operations is None:
         extractor.read(inputs)
@@ -181,7 +181,7 @@ def default_rules(extractor: Extractor, inputs: Any) -> Rules:
 
 @contextmanager
 def _whole() -> Iterator[None]:
-    """Refuse parts that are run again when relevance comes back, which would then be without rules."""
+    """Refuse recomputed parts, such as by checkpointing, which would be without rules."""
     message = "Relevance cannot flow through checkpointed parts of a model. Turn checkpointing off."
     try:
         with torch.autograd.graph.disable_saved_tensors_hooks(message):

@@ -1,4 +1,4 @@
-"""The rules of operations without weights that are more than one of the named ones: a small function each."""
+"""The rules of single operations without weights, one small function each."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ IDENTITY, DETACH = Identity(), Detach()
 
 
 def power(ctx: Propagation, func: Any, input: Any, exponent: Any) -> Any:
-    """Power: an activation, but a constant as other denominators are where the exponent is negative."""
+    """Power: an activation; with a negative exponent a constant, like other denominators."""
     must_be_constant("an exponent", exponent)
     negative = bool((torch.as_tensor(exponent) < 0).all())
     return (DETACH if negative else IDENTITY)(ctx, func, input, exponent)
 
 
 def absolute(ctx: Propagation, func: Any, input: Any) -> Any:
-    """Absolute value: linear on either side of 0; of complex numbers a norm."""
+    """Absolute value: linear on both sides of 0; a norm for complex numbers."""
     return DETACH(ctx, func, input) if input.is_complex() else func(input)
 
 
@@ -47,7 +47,7 @@ def glu(ctx: Propagation, func: Any, input: Any, dim: int = -1) -> Any:
 
 
 def spread_and_mean(ctx: Propagation, func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
-    """Variance or deviation, which is a constant, and the mean, which is linear."""
+    """Variance or standard deviation, a constant, with the mean, which is linear."""
     spread, _ = func(input.detach(), *args, **kwargs)
     mean = ctx.approved(lambda x: func(x, *args, **kwargs)[1], (input,), {})
     return spread, stabilise(mean.clone(), ctx.rules.epsilon) if ctx.rules.epsilon else mean
@@ -74,7 +74,7 @@ def divide(ctx: Propagation, func: Any, input: Any, other: Any, **kwargs: Any) -
 
 
 def product(ctx: Propagation, func: Any, *args: Any, **kwargs: Any) -> Any:
-    """Product of matrices or elements: each of n factors that carry relevance gets 1/n of the gradient."""
+    """Product of matrices or elements: each of n factors with relevance gets 1/n of the gradient."""
     adds = func.__name__.split(".")[0] in ("addmm", "addbmm", "baddbmm", "addmv", "addr")
     addend, operands = (args[:1], args[1:]) if adds else ((), args)
     named = {key: value for key, value in kwargs.items() if not (adds and key == "input")}
@@ -94,7 +94,7 @@ def stabilised(ctx: Propagation, func: Any, *args: Any, **kwargs: Any) -> Any:
     z = func(*args, **kwargs)
     if not ctx.rules.epsilon or not carries(z):
         return z
-    # An operation may give back its input, or a view of it: nothing was summed.
+    # An operation may return its input, or a view of it: then nothing was summed.
     memory = z.untyped_storage().data_ptr()
     if any(x.untyped_storage().data_ptr() == memory for x in tensors_in((args, kwargs))):
         return z
@@ -138,7 +138,7 @@ def attention(
 
 
 def _grouped(c: Tensor, groups: int) -> Tensor:
-    """Sum over the queries' heads that share a head of keys and values."""
+    """Sum over the query heads that share a head of keys and values."""
     heads = c.shape[-3] // groups
     return c.reshape(*c.shape[:-3], heads, groups, *c.shape[-2:]).sum(-3)
 
@@ -149,11 +149,11 @@ def _attention_weights(scores: Tensor, mask: Tensor | None, is_causal: bool) -> 
         mask = torch.ones(rows, columns, dtype=torch.bool, device=scores.device).tril()
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
-    return scores.softmax(-1).nan_to_num(0.0)  # a row that may look nowhere gives 0
+    return scores.softmax(-1).nan_to_num(0.0)  # a fully masked row gives 0
 
 
 def softmax(ctx: Propagation, func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
-    """Softmax: its gradient, or a constant where relevance does not flow to queries and keys."""
+    """Softmax: its gradient, or a constant if relevance does not flow to queries and keys."""
     if not ctx.rules.attention:
         return DETACH(ctx, func, input, *args, **kwargs)
     return ctx.approved(func, (input, *args), kwargs)

@@ -1,4 +1,4 @@
-"""Which rule goes with which operation: the named choices, and how to make another."""
+"""Assignments of rules to operations: the named presets, and custom ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class Rules:
-    """Which rule goes with which operation.
+    """An assignment of rules to operations.
 
     A rule is given by its name, by ``module:name``, or as an object, of one's own too.
 
@@ -72,13 +72,13 @@ class Rules:
             )
 
     def beyond_first(self) -> list[LayerRule]:
-        """List the rules that may hold for other layers than the first."""
+        """Return the rules for layers other than the first."""
         chosen = [("linear", self.linear), ("convolution", self.convolution)]
         chosen += [("layers", rule) for rule in self.layers.values()]
         return [as_rule(argument, rule, LayerRule) for argument, rule in chosen]
 
     def with_layers(self, layers: Mapping[str | type[nn.Module], str | LayerRule]) -> Rules:
-        """Return the same rules with others for some layers, by name or type."""
+        """Return the rules with others for some layers, by name or type."""
         check_is("layers", layers, Mapping, "a mapping of names to rules")
         return replace(self, layers={**self.layers, **layers}, name="")
 

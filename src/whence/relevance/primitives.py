@@ -1,4 +1,4 @@
-"""What rules are made of: autograd functions with a rule for a gradient, and layers as they were called."""
+"""Building blocks of rules: autograd functions with a rule as gradient, and calls of layers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tensors_in(values: Any) -> Iterator[Tensor]:
 
 
 def mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """Change the tensors in lists and tuples."""
+    """Apply a function to the tensors in lists and tuples."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, list | tuple):
@@ -35,18 +35,18 @@ def mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
 
 
 def carries(x: Any) -> bool:
-    """Whether relevance flows through x."""
+    """Return whether relevance flows through x."""
     return isinstance(x, Tensor) and x.requires_grad
 
 
 def must_be_constant(what: str, *values: Any) -> None:
-    """Raise ModelError where one of the values carries relevance."""
+    """Raise ModelError if one of the values has relevance."""
     if any(map(carries, values)):
         raise ModelError(f"Relevance has no rule for {what} that depends on the input.")
 
 
 Stabiliser = float | Tensor
-"""ε, a number, or one per sample or place where it is relative."""
+"""ε, a number, or one per sample or place if it is relative."""
 
 
 def stab(z: Tensor, epsilon: Stabiliser) -> Tensor:
@@ -55,12 +55,12 @@ def stab(z: Tensor, epsilon: Stabiliser) -> Tensor:
 
 
 def kept(z: Tensor, epsilon: Stabiliser) -> Tensor:
-    """Return z / stab(z), the part of c that the stabiliser leaves: 0 at 0."""
+    """Return z / stab(z), the share of c that the stabiliser keeps: 0 at 0."""
     return z / stab(z, epsilon)
 
 
 def identity(z: Tensor, x: Tensor) -> Tensor:
-    """Return z / x, by which all relevance goes on, 0 at x = 0 where there is none."""
+    """Return z / x, the factor that passes on all relevance, 0 at x = 0."""
     return torch.where(x == 0, 0, z / torch.where(x == 0, 1, x))
 
 
@@ -89,14 +89,14 @@ class Ruled(torch.autograd.Function):
     def backward(ctx: Any, c: Tensor) -> Any:
         """Apply the rule."""
         inputs = ctx.saved_tensors
-        # A ReLU in place may have overwritten the value since.
+        # An in-place ReLU may have overwritten the value since.
         z = ctx.z if ctx.z._version == ctx.version else ctx.again(*inputs)
         given = ctx.back(c, z, *inputs)
         return None, None, None, *(given if isinstance(given, tuple) else (given,))
 
 
 class Scaled(torch.autograd.Function):
-    """A value whose c is multiplied by a factor: in its own memory, or as a view where others use it too."""
+    """A value whose c is multiplied by a factor: in place, or as a view if others use it too."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, factor: Tensor | float, own: bool) -> Tensor:
@@ -121,12 +121,12 @@ def ruled(
     *inputs: Tensor,
     again: Callable[..., Tensor] | None = None,
 ) -> Tensor:
-    """Return the value ``compute(*inputs)``, whose rule is ``back(c, z, *inputs)``."""
+    """Return the value ``compute(*inputs)`` with the rule ``back(c, z, *inputs)``."""
     return Ruled.apply(compute, back, again or compute, *inputs)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def fraction(x: Tensor, part: float) -> Tensor:
-    """Return x as a factor of a product, which gets a part of the c that comes back."""
+    """Return x as a factor of a product, which gets a share of the incoming c."""
     return Scaled.apply(x, part, False)  # type: ignore[no-untyped-call, no-any-return]
 
 
@@ -136,7 +136,7 @@ def stabilise(z: Tensor, epsilon: float) -> Tensor:
 
 
 class Layer(NamedTuple):
-    """A dense or convolutional layer as it was called: z = W∗x + b.
+    """A call of a dense or convolutional layer: z = W∗x + b.
 
     Attributes
     ----------
@@ -168,15 +168,15 @@ class Layer(NamedTuple):
         return gradients[0]  # type: ignore[no-any-return]
 
     def size(self, z: Tensor) -> Tensor:
-        """Root mean square of outputs z, of each sample (B, 1, …) or of a dense layer each place (…, 1)."""
+        """Return the root mean square of outputs z, per sample (B, 1, …) or place of a dense layer (…, 1)."""
         dims = -1 if self.geometry is None else tuple(range(1, z.ndim))
         return z.square().mean(dims, keepdim=True).sqrt()
 
     def fused(self, scale: Tensor, shift: Tensor) -> Layer:
-        """Return the layer whose output is ``scale`` times this one's plus ``shift``, channel by channel."""
+        """Return the layer with the output ``scale`` · z + ``shift``, channel by channel."""
         transposed = self.geometry is not None and self.geometry[3]
         weight = self.weight
-        if transposed:  # (in, out / groups, …): output channels lie in groups
+        if transposed:  # (in, out / groups, …): output channels are in groups
             groups = self.geometry[5]  # type: ignore[index]
             per_input = scale.view(groups, -1).repeat_interleave(len(weight) // groups, 0)
             weight = weight * per_input.view(*per_input.shape, *(1,) * (weight.ndim - 2))
@@ -186,7 +186,7 @@ class Layer(NamedTuple):
 
 
 class Pooled(NamedTuple):
-    """What max pooling chose of a layer's output.
+    """The selection of max pooling from a layer's output.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The mode in which every function on a tensor that carries relevance goes by its rule."""
+"""The mode in which every function on a tensor with relevance uses its rule."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ _TABLE: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": operations.attention,
 }
 
-# Functions whose output has at each place a function of the input at that place, besides activations.
+# Elementwise functions besides activations.
 _ELEMENTWISE = "add sub rsub mul div neg abs pow relu leaky_relu prelu dropout alpha_dropout feature_dropout"
-# Functions that put the values of their first argument elsewhere.
+# Functions that move the values of their first argument.
 _STRUCTURAL = (
     "pad view reshape view_as permute transpose flatten unflatten squeeze unsqueeze contiguous clone to type "
     "float double half bfloat16 getitem select narrow chunk split unbind movedim expand expand_as repeat "
@@ -81,7 +81,7 @@ _IS_STRUCTURAL = set(_STRUCTURAL.split())
 
 @dataclass(frozen=True)
 class Tag:
-    """What is known of a tensor that carries relevance, besides its values.
+    """What is known about a tensor with relevance, besides its values.
 
     Attributes
     ----------
@@ -117,10 +117,10 @@ class RelevanceSource:
 
 
 class Propagation(HeadMode):
-    """While it is active, every function on a tensor that carries relevance goes by its rule.
+    """While it is active, every function on a tensor with relevance uses its rule.
 
     The mode is the thread's own, the parameters are replaced by constants in every call, and nothing of the
-    model is written to: its weights, gradients, hooks and flags stay as they are, whatever happens.
+    model is changed: its weights, gradients, hooks and flags stay unchanged, even after an error.
     """
 
     def __init__(self, rules: Rules, model: nn.Module, tokens: Tensor | None = None) -> None:
@@ -128,9 +128,9 @@ class Propagation(HeadMode):
         self.rules = rules
         self.tokens = tokens
         self.sources: dict[str, RelevanceSource] = {}
-        self.nodes: set[Node] = set()  # approved though they are not linear
-        self.used: set[str | type] = set()  # layers and operations whose own rules were needed
-        # By identity, with the parameter itself, lest another takes its place in memory.
+        self.nodes: set[Node] = set()  # approved nonlinear nodes
+        self.used: set[str | type] = set()  # layers and operations whose own rules were used
+        # By identity, together with the parameter, so that its id is not reused.
         self._constants: dict[int, tuple[Tensor, Tensor]] = {}
         # Not by getattr: a parametrised weight is computed on access, which may change the model.
         self._names = {
@@ -144,20 +144,20 @@ class Propagation(HeadMode):
         self._deep = any(isinstance(rule, SpreadingRule) for rule in rules.beyond_first())
 
     def start(self, name: str, values: Tensor, is_embedding: bool = False) -> Tensor:
-        """Let relevance end at a tensor; give the tensor to go on with."""
+        """Make relevance end at a tensor; return the tensor to continue with."""
         leaf = values.detach().clone().requires_grad_()
         flat = not is_embedding and (self._deep or isinstance(self._first, SpreadingRule))
         shadow = torch.zeros_like(leaf, requires_grad=True) if flat else None
         self.sources[name] = RelevanceSource(leaf, shadow, is_embedding)
-        x = leaf.clone()  # since a model may write into its input, which autograd forbids for a leaf
+        x = leaf.clone()  # a model may write into its input, which autograd forbids for a leaf
         mask = torch.ones_like(values) if flat else None
         return _tag(x, Tag(shadow=shadow, mask=mask, first=not is_embedding))
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call a function by its rule."""
+        """Call a function with its rule."""
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
-        if not self.before_head() or name in _UNTOUCHED:  # after the head no rules are needed
+        if not self.before_head() or name in _UNTOUCHED:  # no rules are needed after the head
             return func(*args, **kwargs)
         args = mapped(self._plain, args)
         kwargs = {key: mapped(self._plain, value) for key, value in kwargs.items()}
@@ -172,13 +172,13 @@ class Propagation(HeadMode):
         if not (ends_in_place and has_rule):
             return self._call(base, func, args, kwargs)
         target, rest = args[0], args[1:]
-        before = _tag(target.clone(), _tag_of(target))  # which the rule may need when relevance comes back
+        before = _tag(target.clone(), _tag_of(target))  # the rule may need it in the backward pass
         result = self._call(base, _out_of_place(base, func), (before, *rest), kwargs)
         target.copy_(result)
         return _tag(target, _tag_of(result))
 
     def _call(self, base: str, func: Any, args: Any, kwargs: Any) -> Any:
-        """Apply the operation's rule and keep what is known of its output."""
+        """Apply the operation's rule and record what is known about its output."""
         if kwargs.get("out") is not None:
             raise ModelError(
                 f"Relevance cannot follow {base}(out=…), which writes into a tensor. Leave it out."
@@ -193,7 +193,7 @@ class Propagation(HeadMode):
         result = func(*args, **kwargs) if rule is None else rule(self, func, *args, **kwargs)
         changed = result is first and _tag_of(first) is not before
         if changed and base in _IS_ELEMENTWISE and len(list(filter(carries, args))) == 1:
-            # A ReLU in place, say, leaves every value at its place.
+            # For example, an in-place ReLU keeps every value at its place.
             _tag(result, Tag(shadow=before.shadow, mask=before.mask, first=before.first))
         if any(result is x for x in args):
             return result
@@ -223,14 +223,14 @@ class Propagation(HeadMode):
         masks = shadows
         if old.shadow is not None and old.mask is not None:
             shadows = list(tensors_in([func(old.shadow, *rest, **kwargs)]))
-            if base == "pad":  # of any value: padding is no input
+            if base == "pad":  # padding of any value is no input
                 rest, kwargs = rest[:2], {}
             masks = list(tensors_in([func(old.mask, *rest, **kwargs)]))
         for x, shadow, mask in zip(results, shadows, masks, strict=True):
             _tag(x, Tag(gate=old.gate, shadow=shadow, mask=mask, first=old.first))
 
     def _pooled(self, base: str, x: Tensor, args: Any, kwargs: Any) -> Tag:
-        """Relevance goes where the largest value came from."""
+        """Relevance goes to the place of the largest value."""
         before = _tag_of(x)
         if x.ndim != int(base[-2]) + 2:  # without a batch
             return Tag()
@@ -247,21 +247,21 @@ class Propagation(HeadMode):
         moved = chosen(before.shadow, places())
         return replace(tag, shadow=moved, mask=torch.ones_like(moved))
 
-    # What the rules ask for.
+    # Methods for rules
 
     def approved(self, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Call the function and let autograd follow, though it is not linear."""
+        """Call the function and let autograd differentiate it, though it is not linear."""
         result = func(*args, **kwargs)
         self.nodes |= nodes_between(tensors_in(result), tensors_in((args, kwargs)))
         return result
 
     def inside(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call the function as the model would, by its own rule."""
+        """Call the function with its default rule."""
         with self:
             return func(*args, **kwargs)
 
     def layer(self, x: Any, weight: Any, bias: Any, geometry: Any = None, stored: Any = None) -> Layer:
-        """Return a layer with its rule, by its weight, or by the parameter in which that is stored."""
+        """Return a layer with its rule, by its weight, or by the parameter that stores it."""
         name, kind = self._names.get(id(weight if stored is None else stored), ("", nn.Module))
         for key in (name, *kind.__mro__):
             if key in self.rules.layers:
@@ -308,24 +308,24 @@ class Propagation(HeadMode):
         return _tag(z, tag)
 
     def made_by(self, z: Tensor) -> Layer | None:
-        """Return the layer whose output z is, unchanged."""
+        """Return the layer whose unchanged output z is."""
         return _tag_of(z).layer
 
     def pooled(self, z: Tensor) -> Pooled | None:
-        """Return what of a layer's output z is, where max pooling chose, unchanged."""
+        """Return max pooling's selection from a layer's output that z is, unchanged."""
         return _tag_of(z).pooled
 
     def root(self, x: Tensor) -> Tensor:
-        """Return the tensor of which x is a function element by element, x itself if it is of no other."""
+        """Return the tensor of which x is an elementwise function; x itself if there is none."""
         tag = _tag_of(x)
         return x if tag.root is None or tag.root._version != tag.root_version else tag.root
 
     def is_gate(self, x: Tensor) -> bool:
-        """Whether x is made of nothing but outputs of sigmoids."""
+        """Return whether x depends only on outputs of sigmoids."""
         return _tag_of(x).gate
 
     def _plain(self, x: Tensor) -> Tensor:
-        """Replace a parameter by a constant: what requires a gradient then carries relevance."""
+        """Replace a parameter by a constant: tensors that require a gradient have relevance."""
         if not (x.requires_grad and x.is_leaf):
             return x
         if id(x) not in self._constants:
@@ -337,7 +337,7 @@ class Propagation(HeadMode):
 
 
 def _tag(x: Tensor, tag: Tag) -> Tensor:
-    """Note what is known of x; gives x."""
+    """Record what is known about x; return x."""
     x._whence_tag = replace(tag, version=x._version)  # type: ignore[attr-defined]
     return x
 
@@ -348,7 +348,7 @@ def _tag_of(x: Any) -> Tag:
 
 
 def _base_name(name: str) -> tuple[str, bool]:
-    """Return a function's plain name, and whether it works in place by its looks: add of ``__iadd__``."""
+    """Return a function's plain name, and whether it looks in-place: add for ``__iadd__``."""
     name = name.split(".")[0]  # torch.ops.aten.add.Tensor
     if name in _INPLACE_DUNDERS:
         base, in_place = _INPLACE_DUNDERS[name], True
@@ -360,7 +360,7 @@ def _base_name(name: str) -> tuple[str, bool]:
 
 
 def _out_of_place(base: str, func: Any) -> Any:
-    """Find the function that gives a new tensor instead of writing into its argument."""
+    """Return the out-of-place version of a function."""
     scopes = (Tensor, torch, torch._C._nn)
     function = next((getattr(scope, base) for scope in scopes if hasattr(scope, base)), None)
     if function is None:

@@ -1,4 +1,4 @@
-"""A rule is an object: how relevance goes back through a layer, or through a torch function.
+"""Relevance rules: objects that propagate relevance through a layer, or a torch function.
 
 Autograd carries c = R / activation instead of the relevance R itself. Every linear operation is then right by
 its plain gradient, nothing divides by activations, and only what is nonlinear, bilinear or has a rule of its
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Rule(ABC):
-    """What all rules have: a name, by which they are found once ``whence.register`` has taken them."""
+    """The base of all rules: a name, by which registered rules are found."""
 
     name: str
     needs_epsilon: ClassVar[bool] = False
@@ -33,7 +33,7 @@ class Rule(ABC):
 
 
 class SharingRule(Rule):
-    """How relevance goes back through a dense or convolutional layer z = W∗x + b, to inputs that are not 0.
+    """A rule for a dense or convolutional layer z = W∗x + b, with relevance for inputs that are not 0.
 
     A rule of one's own is a subclass with a name and ``back``; an object of it goes wherever ``Rules`` take
     the name of a rule.
@@ -50,7 +50,7 @@ class SharingRule(Rule):
 
     @abstractmethod
     def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: Stabiliser) -> Tensor:
-        """Return c of the layer's input x, whose relevance is c·x, of c of its output z.
+        """Return c of the layer's input x, whose relevance is c·x, from c of its output z.
 
         Parameters
         ----------
@@ -63,7 +63,7 @@ class SharingRule(Rule):
 
 
 class SpreadingRule(Rule):
-    """How relevance goes back through a layer to all of its inputs, also to those that are 0.
+    """A rule for a layer with relevance for all of its inputs, also those that are 0.
 
     It must hold from the input on: before the layer may only be layers with such rules, and what moves or
     chooses values.
@@ -71,14 +71,14 @@ class SpreadingRule(Rule):
 
     @abstractmethod
     def spread(self, layer: Layer, R: Tensor, x: Tensor, mask: Tensor, epsilon: float) -> Tensor:
-        """Return the relevance of the layer's input x, of that of its output, R.
+        """Return the relevance of the layer's input x from that of its output, R.
 
         Parameters
         ----------
         layer
             As for ``SharingRule.back``.
         mask
-            Of x's shape, 1 at its values and 0 at padding, which is no input.
+            Mask of x's shape, 1 for values and 0 for padding, which is not an input.
         """
 
 
@@ -86,7 +86,7 @@ LayerRule = SharingRule | SpreadingRule
 
 
 class OperationRule(Rule):
-    """How relevance goes back through a torch function.
+    """A rule for a torch function.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class OperationRule(Rule):
 
     @abstractmethod
     def __call__(self, ctx: Propagation, func: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the function's exact value, such that autograd carries c back by the rule; see ``ruled``."""
+        """Return the function's exact value, such that autograd propagates c by the rule; see ``ruled``."""
 
 
 RULES: Registry[Any] = Registry(
@@ -109,7 +109,7 @@ RULES: Registry[Any] = Registry(
 
 
 def as_rule(argument: str, rule: Any, kind: Any) -> Any:
-    """Return a rule by its name, by its class or itself, or raise where it is of another kind."""
+    """Return a rule by its name, its class or itself, or raise if it is of another kind."""
     chosen = RULES.get(rule, argument) if isinstance(rule, str) else rule
     if isinstance(chosen, type) and issubclass(chosen, Rule):
         chosen = chosen()
@@ -129,7 +129,7 @@ class Epsilon(SharingRule):
     name = "epsilon"
 
     def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: Stabiliser) -> Tensor:
-        """Wᵀ(c z / stab(z))."""
+        """Return Wᵀ(c z / stab(z))."""
         plain = isinstance(epsilon, float | int) and epsilon == 0
         return layer.transpose(c if plain else c * kept(z, epsilon), layer.weight)
 
@@ -142,7 +142,7 @@ class Plus(SharingRule):
     needs_epsilon = True
 
     def back(self, layer: Layer, c: Tensor, z: Tensor, x: Tensor, epsilon: Stabiliser) -> Tensor:
-        """Go by the positive weights for inputs above 0, by the negative ones for those below."""
+        """Use positive weights for inputs above 0, and negative ones for inputs below."""
         positive, negative = layer.weight.clamp(min=0), layer.weight.clamp(max=0)
         bias = None if layer.bias is None else layer.bias.clamp(min=0)
         z_plus = layer.apply(x.clamp(min=0), positive, bias)
@@ -156,42 +156,42 @@ class Plus(SharingRule):
 
 @RULES.add
 class Flat(SpreadingRule):
-    """Equal shares to all inputs that are no padding, whatever their values."""
+    """Equal shares for all inputs except padding, independent of their values."""
 
     name = "flat"
 
     def spread(self, layer: Layer, R: Tensor, x: Tensor, mask: Tensor, epsilon: float) -> Tensor:
-        """Go by weights of 1."""
+        """Use weights of 1."""
         ones = torch.ones_like(layer.weight)
         return mask * layer.transpose(R / stab(layer.apply(mask, ones), epsilon), ones)
 
 
 @RULES.add
 class Identity(OperationRule):
-    """All relevance goes on, element by element, c·z/x: for activations."""
+    """All relevance passes, element by element, as c·z/x: for activations."""
 
     name = "identity"
 
     def __call__(self, ctx: Propagation, func: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the value of a function of one tensor that carries relevance."""
+        """Return the value of a function of one tensor with relevance."""
         must_be_constant(f"an argument of {func.__name__} besides the first", *args, *kwargs.values())
         return ruled(lambda x: func(x, *args, **kwargs), lambda c, z, x: c * identity(z, x), input)
 
 
 @RULES.add
 class Gradient(OperationRule):
-    """The function's own gradient: for what is linear."""
+    """The function's own gradient: for linear functions."""
 
     name = "gradient"
 
     def __call__(self, ctx: Propagation, func: Any, *args: Any, **kwargs: Any) -> Any:
-        """Let autograd follow the function."""
+        """Let autograd differentiate the function."""
         return ctx.approved(func, args, kwargs)
 
 
 @RULES.add
 class Detach(OperationRule):
-    """No relevance goes on: for norms, variances, roots and denominators, which are constants."""
+    """No relevance passes: for norms, variances, roots and denominators, which are constants."""
 
     name = "detach"
 

@@ -1,4 +1,4 @@
-"""Where relevance ends: the inputs of a model, or the embeddings of its tokens."""
+"""The ends of relevance: the inputs of a model, or the embeddings of its tokens."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 from whence.data.items import WRITTEN
 
 TOKENS = "tokens"
-"""The name of a model's tokens among its inputs, whatever the model calls them."""
+"""The name of a model's tokens among its inputs."""
 
 
 def named_inputs(inputs: Any) -> dict[str, Any]:
-    """Name the inputs of a model: a single one "input", several by their names or their places."""
+    """Name the inputs of a model: "input" for a single one, else by their names or positions."""
     if isinstance(inputs, Tensor):
         return {"input": inputs}
     if type(inputs) is tuple:
@@ -24,7 +24,7 @@ def named_inputs(inputs: Any) -> dict[str, Any]:
 
 
 def floating(inputs: Any) -> dict[str, Tensor]:
-    """Name the inputs that relevance can end at: floating-point tensors that are no masks."""
+    """Name the inputs where relevance can end: floating-point tensors except masks."""
     return {
         name: x
         for name, x in named_inputs(inputs).items()
@@ -33,7 +33,7 @@ def floating(inputs: Any) -> dict[str, Tensor]:
 
 
 def one_of(inputs: Any, name: str) -> Any:
-    """Return one of a model's several inputs, by the name that its map has; tokens with their mask."""
+    """Return one of a model's inputs by the name of its map; tokens with their mask."""
     named = named_inputs(inputs)
     if name != TOKENS:
         return named[name]
@@ -43,7 +43,7 @@ def one_of(inputs: Any, name: str) -> Any:
 
 
 def replaced(inputs: Any, values: Mapping[str, Tensor]) -> Any:
-    """Put other tensors instead of some inputs, by the names that ``floating`` gives them."""
+    """Replace some inputs by other tensors, by the names of ``floating``."""
     if isinstance(inputs, Tensor):
         return values.get("input", inputs)
     if type(inputs) is tuple:
@@ -52,14 +52,14 @@ def replaced(inputs: Any, values: Mapping[str, Tensor]) -> Any:
 
 
 def tokens_of(inputs: Any) -> Tensor | None:
-    """Find the tokens (B, T) among a model's inputs."""
+    """Return the tokens (B, T) among a model's inputs."""
     named = {name: x for name, x in named_inputs(inputs).items() if "mask" not in name and "type" not in name}
     parts = [named["input_ids"]] if "input_ids" in named else named.values()
     return next((x for x in parts if isinstance(x, Tensor) and not x.is_floating_point()), None)
 
 
 def looks_up(args: Any, tokens: Tensor | None) -> bool:
-    """Whether ``embedding`` was called with these tokens, and not with positions or types."""
+    """Return whether ``embedding`` was called with these tokens, not with positions or types."""
     ids = next((x for x in args[:2] if isinstance(x, Tensor) and not x.is_floating_point()), None)
     if ids is None or tokens is None or ids.numel() != tokens.numel():
         return False

@@ -20,7 +20,7 @@ from whence.relevance.rules import RULES, Rule
 
 Kind = TypeVar("Kind")
 Method = str | Rules | Rule | Captum | type
-"""How relevance goes from features to inputs: named rules, ``Rules``, a layer's rule, or a captum method."""
+"""How relevance is propagated: named rules, ``Rules``, a layer's rule, or a captum method."""
 
 
 class PairMaps(NamedTuple):
@@ -38,16 +38,16 @@ class PairMaps(NamedTuple):
 
 
 def start(model: BoundModel | Extractor, inputs: Any, method: Method | None = None, first: int = 0) -> Pass:
-    """Run a model once on a batch such that relevance can be brought back.
+    """Run a model once on a batch with a graph for relevance.
 
     Parameters
     ----------
     model
-        Split at its head; for a fitted model, errors name test ``first`` and those after it.
+        Extractor of the model; for a fitted model, errors name test ``first`` and later ones.
     inputs
         A batch as the model takes it.
     method
-        How relevance goes back; None takes the rules for what the model does, see ``default_rules``.
+        How relevance is propagated; None chooses rules by the model's operations, see ``default_rules``.
     """
     if isinstance(model, BoundModel):
         with model.running(first) as extractor:
@@ -64,7 +64,7 @@ def start(model: BoundModel | Extractor, inputs: Any, method: Method | None = No
 def pair_maps(
     test: Pass, train: Pass, on_test: Tensor, on_train: Tensor, weight: Tensor
 ) -> dict[str, PairMaps]:
-    """Explain pairs of one test sample and m training samples, on each of the model's inputs by its name.
+    """Explain pairs of one test sample and m training samples, with maps for each input by name.
 
     A score is e_i·f(x) and also t_i·f(x_i), each with a part of the bias. Relevance at feature j is
     e_ij f(x)_j on the test sample and t_ij f(x_i)_j on the training sample; for τ, with e_i = λ_ic f(x_i) and
@@ -84,7 +84,7 @@ def pair_maps(
     coefficients = torch.cat([weight.to(f)[None], on_test.to(f)])  # (1 + m, d)
     test_maps = test.maps(coefficients[:, None])
     train_maps = train.maps(on_train.to(f))
-    if len(test_maps) == len(train_maps) == 1:  # the same input, named or not
+    if len(test_maps) == len(train_maps) == 1:  # the same input, with or without a name
         train_maps = dict(zip(test_maps, train_maps.values(), strict=True))
     both = [name for name in test_maps if name in train_maps]
     if not both:
@@ -96,9 +96,9 @@ def pair_maps(
 
 
 def only(maps: Mapping[str, Kind]) -> Kind:
-    """Return the maps of a model's one input, or raise."""
+    """Return the maps of a model's only input, or raise."""
     if len(maps) != 1:
         raise ModelError(
-            f"Concepts and measures of maps are of models with one input. Got {', '.join(maps)}. Use explain."
+            f"Concepts and measures of maps need a model with one input. Got {', '.join(maps)}. Use explain."
         )
     return next(iter(maps.values()))

@@ -1,4 +1,4 @@
-"""The demo's network and data, as the configuration names them that the demo writes."""
+"""The demo's network and data, as named in the demo's configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODEL = "model.safetensors"
 
 
 def network(folder: Path) -> nn.Module:
-    """Return the network that the demo has trained and kept in a folder."""
+    """Return the demo's trained network from a folder."""
     model = SmallCNN()
     model.load_state_dict(load_file(folder / MODEL))
     return model.eval()

@@ -50,12 +50,12 @@ class SmallCNN(nn.Module):
 def train(
     seed: int = 0, *, data: EmbeddedData | None = None, epochs: int = EPOCHS, show_progress: bool = True
 ) -> SmallCNN:
-    """Train a ``SmallCNN`` on the embedded training images; about 88 % right on the test images.
+    """Train a ``SmallCNN`` on the embedded training images, to an accuracy of about 88 % on the tests.
 
     Parameters
     ----------
     seed
-        Sets the initial weights and the order of the samples. Torch's own random state is not changed.
+        Sets the initial weights and the order of the samples. Torch's random state stays unchanged.
     data
         Whose training images and labels to learn; the whole embedded sample by default. Other labels come in
         by ``dataclasses.replace(data, train_labels=…)``.
@@ -64,7 +64,7 @@ def train(
 
     Returns
     -------
-    SmallCNN, in evaluation mode.
+    SmallCNN, in eval mode.
     """
     check_that(epochs >= 1, "epochs", "be at least 1", epochs)
     data = load() if data is None else data
@@ -82,7 +82,7 @@ def train(
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, max_lr=LEARNING_RATE, total_steps=n_steps, pct_start=0.2
     )
-    # Steps this small gain little from a second thread, and crawl when its core is taken.
+    # A second thread helps little with such small steps, and slows them down if its core is busy.
     with limited(1), bar("Training", n_steps, "steps", show=show_progress) as watched:
         for _ in range(epochs):
             order = torch.randperm(len(images), generator=generator)
@@ -100,5 +100,5 @@ def train(
 
 @torch.no_grad()
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Share of the images whose label the model predicts."""
+    """Return the share of the images whose label the model predicts."""
     return float((model(images).argmax(dim=1) == labels).float().mean())

@@ -1,4 +1,4 @@
-"""How far a surrogate can be trusted to represent its model: measured at fit, and on inputs of the user's."""
+"""Agreement of a surrogate with its model, measured at fit and on a user's inputs."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ from torch import Tensor
 from whence.core.arrays import Array, Doubles, Floats, Ints, Mask
 from whence.core.display import displayed
 from whence.errors import AgreementWarning, DataWarning, warn
-from whence.features.rows import row_lengths, unit_rows
+from whence.features.metric import FeatureMap
 from whence.model.heads import Head
 from whence.svm import held_back
 from whence.svm.likeness import judged, mean_cosine
 from whence.tasks import Task
 
-LOW = 0.9  # below this share of tests with the model's class, explanations are about something else too often
-_COLLAPSED = 1e-8  # share of the features' mean square that varies: float32 holds no more than its root
-_ROWS = 4096  # enough to see whether features vary
+LOW = 0.9  # threshold of agreement for a warning
+_FEW = 100  # samples
+_COLLAPSED = 1e-8  # threshold of variance over mean square, near the precision of float32
+_ROWS = 4096  # samples for the check of variance
 
 
 def agreement(
-    task: Task, weight: Doubles, head: Head, features: Floats, labels: Array, unit: bool = False
+    task: Task, weight: Doubles, head: Head, features: Floats, labels: Array, metric: FeatureMap
 ) -> float:
-    """Measure how far the surrogate W (K, d[+1]) agrees with the head: for classes, how often.
+    """Measure how far the surrogate W (K, d[+1]) agrees with the head; for classes the share of samples.
 
-    With ``unit`` it reads features (n, d) at unit length; the head reads them as they are.
+    The surrogate reads features (n, d) through the metric, the head reads raw ones.
     """
-    read, lengths = (unit_rows(features), row_lengths(features)) if unit else (features, None)
+    read = metric.rows(features)
     problem = task.problem.make(read, labels, task.n_outputs, 1.0, False)
-    return judged(problem, np.arange(len(read)), weight, (head.weight, head.bias), lengths)[0]
+    return judged(problem, np.arange(len(read)), weight, (head.weight, head.bias), features)[0]
 
 
 def without_part(task: Task, labels: Array, seed: int, given: bool) -> Ints:
-    """Find the samples that had no part in choosing C; where C was ``given``, all that took part at all."""
+    """Return the samples that had no part in choosing C; all samples of the fit if C was ``given``."""
     used = np.flatnonzero(task.known(labels))
     if not len(used):
         return used
@@ -46,26 +47,48 @@ def without_part(task: Task, labels: Array, seed: int, given: bool) -> Ints:
 
 
 def still_unseen(unseen: Ints, n: int, used: Mask) -> Ints:
-    """Return what is left of samples that had no part in choosing C, and what came after the first n."""
+    """Return the remaining samples that had no part in choosing C, and those added after the first n."""
     return np.concatenate([unseen[used[unseen]], n + np.flatnonzero(used[n:])])
 
 
-def warn_of_low(task: Task, share: float, n: int) -> None:
-    """Warn where the surrogate does not stand for the model, beyond what chance does on n rows."""
-    if share + np.sqrt(share * (1 - share) / n) < LOW:
-        names = f"names the model's class for {share:.1%} of {n:,} training samples only"
-        if not task.has_classes:
-            names = f"has {task.measures[0]} {share:.3f} with the model on {n:,} training samples only"
-        warn(
-            f"The surrogate {names}, so its "
-            'scores tell little about the model. Try other values of C or C="auto", and see whether the '
-            "model has learned its training set.",
-            AgreementWarning,
+def warn_of_low(task: Task, share: float, head: Head, features: Floats, labels: Array, given: bool) -> None:
+    """Warn where the surrogate does not represent the model, beyond what chance does, and say what helps.
+
+    ``features`` (n, d) and ``labels`` are of the samples that the agreement was measured on; ``given`` says
+    that the user chose C.
+    """
+    n = len(labels)
+    if share + np.sqrt(share * (1 - share) / n) >= LOW:
+        return
+    names = f"predicts the model's class for {share:.1%} of {n:,} training samples only"
+    if not task.has_classes:
+        names = f"has {task.measures[0]} {share:.3f} with the model on {n:,} training samples only"
+    logits = head_logits(head, torch.from_numpy(np.array(features)))
+    right = task.score(task.predict(logits).numpy(), labels)
+    advice = []
+    if right < LOW:
+        measured = f"is right on {right:.1%} of them" if task.has_classes else f"scores {right:.3f} on them"
+        advice.append(
+            f"The model itself {measured}, and a surrogate is fitted to the labels: check that labels are "
+            "numbered as the model's outputs, that inputs are prepared as in training, and that the model is "
+            "trained."
         )
+    if given:
+        advice.append('C was given: try C="auto".')
+    if not advice and n < _FEW:
+        advice.append("So few samples cannot show more: use more of the training set.")
+    if not advice:
+        advice.append(
+            'No value of C does better: see C_path_, and try features of more layers, layers="auto".'
+        )
+    warn(
+        f"The surrogate {names}, so its scores say little about the model. {' '.join(advice)}",
+        AgreementWarning,
+    )
 
 
 def warn_of_data(task: Task, features: Floats, labels: Array) -> None:
-    """Warn of labels that look wrong, such as of one class only, and of features that hardly vary."""
+    """Warn if labels look wrong, such as a single class, or if features hardly vary."""
     if what := task.label_warning(labels):
         warn(f"{what}. Check the labels.", DataWarning)
     rows = np.flatnonzero(task.known(labels))
@@ -81,21 +104,21 @@ def warn_of_data(task: Task, features: Floats, labels: Array) -> None:
 @displayed()
 @dataclass(frozen=True)
 class Faithfulness:
-    """How well the surrogate stands for the model; 1 is best everywhere.
+    """How well the surrogate matches the model; 1 is best for all measures.
 
     Attributes
     ----------
-    agreement : share of tests where both name the same class; of many labels, of labels that both have on or
-        off; of numbers, R²
-    mcc : Matthews correlation of the two classifications; 0 where one of them names a single class, None
-        where there are no classes
+    agreement : share of tests with the same predicted class; for multi-label tasks, share of labels with the
+        same prediction; for regression, R²
+    mcc : Matthews correlation of the two classifications; 0 if one of them has a single class, None without
+        classes
     weight_cosine : cosine of its weights and the head's, each centred over classes, without biases
-    logit_cosine : mean cosine of the logits, each centred over classes; of many labels, correlation of the
-        logits; of numbers, correlation of ranks
-    n_tests : tests compared
+    logit_cosine : mean cosine of the logits, each centred over classes; for multi-label tasks, correlation of
+        the logits; for regression, correlation of ranks
+    n_tests : number of tests
 
-    Both are centred because no class decision sees a shift common to all classes, and the surrogate's
-    classes sum to zero by construction.
+    Both are centred because a shift common to all classes changes no decision, and the surrogate's classes
+    sum to zero by construction.
     """
 
     agreement: float
@@ -106,13 +129,13 @@ class Faithfulness:
 
 
 def cosine(a: Doubles, b: Array) -> float:
-    """Return the cosine of two matrices, each as one vector; 0 where one has no length."""
+    """Return the cosine of two matrices, flattened to vectors; 0 if one is zero."""
     lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
     return float(np.vdot(a, b)) / lengths if lengths > 0 else 0.0
 
 
 def new_logits(coef: Doubles, features: Tensor) -> Tensor:
-    """Compute logits (B, K) of weights (K, d[+1]), the bias last, in float64: long features leave little."""
+    """Compute logits (B, K) of weights (K, d[+1]), the bias last, in float64 for long features."""
     W = torch.as_tensor(coef, device=features.device)
     f, d = features.double(), features.shape[1]
     return torch.addmm(W[:, d], f, W[:, :d].T) if W.shape[1] > d else f @ W.T
@@ -127,9 +150,9 @@ def head_logits(head: Head, features: Tensor) -> Tensor:
 def faithfulness(coef: Doubles, head: Head, features: Tensor, logits: Tensor | None = None) -> Faithfulness:
     """Compare weights (K, d[+1]) with the model's output (B, K) for features (B, d).
 
-    Where the output is None, it is what the head makes of the features.
+    If the output is None, it is computed by the head.
     """
-    # Imported here: scikit-learn would make up most of the time that importing whence takes.
+    # Imported here: scikit-learn would dominate the import time of whence.
     from sklearn.metrics import matthews_corrcoef
 
     ours = new_logits(coef, features).cpu().numpy()
@@ -137,7 +160,7 @@ def faithfulness(coef: Doubles, head: Head, features: Tensor, logits: Tensor | N
     # Centring over classes and then one cosine over all entries: the matrices as single rows.
     weights = [W - W.mean(axis=0) for W in (coef[:, : features.shape[1]], head.weight)]
     named = ours.argmax(1), theirs.argmax(1)
-    # Where both name one class only, there is nothing to correlate, of which scikit-learn would warn.
+    # With a single class there is nothing to correlate, and scikit-learn would warn.
     several = len(np.unique(np.concatenate(named))) > 1
     return Faithfulness(
         agreement=float((named[0] == named[1]).mean()),

@@ -1,4 +1,4 @@
-"""A training set that changes: samples that are added, left out or relabelled, and what is known of it."""
+"""Changes of a training set: samples that are added, removed or relabelled, and their history."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Change:
     Attributes
     ----------
     when : date and time, UTC
-    added : how many samples came after those there were
-    removed : places of the samples that were left out, and the labels they had
-    relabelled : places of samples with another label, the one before and the one after
+    added : number of samples that were appended
+    removed : indices of the removed samples, with their former labels
+    relabelled : indices of relabelled samples, with the labels before and after
     """
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}  # of a file that has another field
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # refuse files with other fields
 
     when: str
     added: int
@@ -43,13 +43,13 @@ class Change:
 
 
 def first_labels(labels: Array, history: Sequence[Change], task: Task) -> Array:
-    """Return the labels (N, …) that a training set had before all changes of it, or raise StoreError."""
+    """Return the labels (N, …) of a training set before all its changes, or raise StoreError."""
     labels = labels.copy()
     for change in reversed(history):
         labels = labels[: len(labels) - change.added]
         pairs = [*change.removed, *((i, old) for i, old, _ in change.relabelled)]
         if change.added < 0 or not len(labels) or any(not 0 <= i < len(labels) for i, _ in pairs):
-            raise contents.refused("'history' must be of its training set, and is not")
+            raise contents.refused("'history' must fit its training set")
         for i, old in pairs:
             with contents.restoring():
                 labels[i] = task.encode([old])[0]
@@ -60,7 +60,7 @@ def first_labels(labels: Array, history: Sequence[Change], task: Task) -> Array:
 def changed_labels(
     task: Task, labels: Array, n_rows: int, remove: Sequence[int], relabel: Mapping[int, Any]
 ) -> Array:
-    """Return labels (N, …) with some samples left out, which are blank, and some other labels, or raise."""
+    """Return labels (N, …) with blanks for removed samples and with new labels, or raise."""
     changed, known = labels.copy(), task.known(labels)
     if n_rows != len(labels):
         raise InvalidInputError(

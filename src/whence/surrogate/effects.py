@@ -1,8 +1,8 @@
-"""Effects: how an output changes when a sample is removed, to first order, and when a set of them is.
+"""Effects: how an output changes when a sample, or a set of samples, is removed.
 
 The softmax surrogate is min_W ½‖W‖² + C Σ_i ℓ(W f_i, y_i), with W = Σ_i λ_i f_iᵀ and λ_i = C (e_{y_i} − p_i).
-Without sample i, W changes by −H⁻¹ (λ_i ⊗ f_i) to first order, H being the Hessian; an output whose
-derivative by the logits is s then changes by −(s ⊗ f(x))ᵀ H⁻¹ (λ_i ⊗ f_i). The score is the opposite.
+Without sample i, W changes by −H⁻¹ (λ_i ⊗ f_i) to first order, where H is the Hessian; an output whose
+derivative by the logits is s then changes by −(s ⊗ f(x))ᵀ H⁻¹ (λ_i ⊗ f_i). The score is the negative.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from whence.explanation import EffectOf
 from whence.surrogate.agreement import new_logits
 from whence.surrogate.changes import changed_labels
 from whence.surrogate.response import RidgeResponse, SoftmaxResponse
-from whence.surrogate.scores import Parts, Scored
+from whence.surrogate.scores import Contrast, Parts, Scored
 from whence.surrogate.smooth import extended
 from whence.surrogate.solving import SurrogateSolver
 from whence.surrogate.surrogate import Surrogate
 
 Output = Literal["logit", "margin", "log_prob"]
-"""The target's logit; that less the largest other; the logarithm of the target's probability."""
+"""The target's logit; the logit minus the largest other one; the logarithm of the target's probability."""
 
 
 def values(output: Output, logits: Tensor, classes: Tensor) -> Tensor:
@@ -55,12 +55,12 @@ def slopes(output: Output, logits: Tensor, classes: Tensor) -> Tensor:
 
 
 def _others(logits: Tensor, columns: Tensor) -> Tensor:
-    """Return logits (B, K) in which the own class never comes first."""
+    """Return logits (B, K) with −∞ for the class itself."""
     return logits.scatter(1, columns, -torch.inf)
 
 
-_HELD = 1 << 22  # numbers of pulls at the weights, or of scores, that are held at a time
-_PART = 0.2  # relative difference, above which first order is no longer what happens
+_HELD = 1 << 22  # numbers in memory at a time, of right-hand sides or scores
+_PART = 0.2  # relative difference above which first-order and exact results disagree
 _SHOWN = 10  # tests in a printed record
 
 
@@ -70,7 +70,7 @@ class EffectScorer:
     Parameters
     ----------
     surrogate : softmax regression, or ridge regression for regression tasks
-    output : of the target class, that effects are on
+    output : the output of the target class
     """
 
     def __init__(self, surrogate: Surrogate, output: Output) -> None:
@@ -85,7 +85,7 @@ class EffectScorer:
 
     @property
     def effect(self) -> EffectOf:
-        """What the effects are on, and by which surrogate."""
+        """The output and the surrogate of the effects."""
         return EffectOf(self.output, "softmax surrogate" if self._classes else "ridge regression")
 
     @property
@@ -94,7 +94,7 @@ class EffectScorer:
 
     @cached_property
     def response(self) -> SoftmaxResponse | RidgeResponse:
-        """How the surrogate's W responds to a pull at it: H⁻¹."""
+        """The operator H⁻¹."""
         vectors, C = self.extended(self.surrogate.vectors), self.surrogate.C
         if not self._classes:
             return RidgeResponse(vectors, C)
@@ -103,31 +103,34 @@ class EffectScorer:
         probabilities[torch.arange(len(labels), device=labels.device), labels] += 1.0
         return SoftmaxResponse(vectors, probabilities.clamp(0.0, 1.0), C)
 
-    def scored(self, features: Tensor, target: int) -> Scored:
+    def scored(self, features: Tensor, contrast: Contrast) -> Scored:
         """Compute the effects of all samples on one test with features (1, d)."""
-        effects = self._effects(features, torch.tensor([target]))[0]
+        effects = self._effects(features, torch.tensor([contrast.target]))[0]
         return Scored(self.surrogate.support, effects.cpu().numpy())
 
-    def parts(self, features: Tensor, target: int, indices: Sequence[int]) -> Parts:
-        """Return what effects are at the features of either sample, which they are linear in."""
-        test, d = self.extended(features).double(), features.shape[1]
-        slope = self.slopes(features, torch.tensor([target]))[0]  # (K,)
+    def parts(self, features: Tensor, contrast: Contrast, indices: Sequence[int]) -> Parts:
+        """Return effects as linear functions of the features of both samples."""
+        read, d = self.surrogate.stored.transform(features), features.shape[1]
+        test = self.extended(read).double()
+        slope = self.slopes(read, torch.tensor([contrast.target]))[0]  # (K,)
         rows = self.surrogate.rows(indices)
         vectors, lam = self.surrogate.vectors[rows], self._coefficients[rows]
         answer = self.response((slope[:, None] * test)[None])[0]  # (K, D)
         pulls = lam[:, :, None] * self.extended(vectors).double()[:, None]  # (m, K, D)
         on_test = torch.einsum("k,mkd->md", slope, self.response(pulls))
-        bias = self.surrogate.constant * on_test[:, d:].sum(1)
-        return Parts(vectors, on_test[:, :d], (lam @ answer)[:, :d], bias, None)
+        return Parts(vectors, on_test[:, :d], (lam @ answer)[:, :d], None)
 
     def scores(self, features: Tensor, targets: Tensor) -> Tensor:
-        """Compute effects (B, M) of the samples that took part on tests with features (B, d)."""
+        """Compute effects (B, M) of the fitted samples on tests with features (B, d)."""
         out = features.new_zeros(len(features), self._n_used)
         out[:, self._places] = self._effects(features, targets).to(out)
         return out
 
     def self_influence(self, show_progress: bool) -> Tensor:
-        """Compute the effect of each of the samples that took part on its own label at itself, (M,)."""
+        """Compute the effect of each fitted sample on its own label at itself, (M,).
+
+        For regression it is the sum of absolute effects over outputs.
+        """
         surrogate, vectors = self.surrogate, self.surrogate.vectors
         labels = torch.as_tensor(surrogate.labels[surrogate.support])
         width = max(1, _HELD // (max(vectors.shape) * surrogate.task.n_outputs))
@@ -136,18 +139,19 @@ class EffectScorer:
         for rows in watched(blocks, len(vectors), "Self-influence", show_progress):
             f, lam = vectors[rows], self._coefficients[rows]
             extended_rows = self.extended(f).double()[:, None]
-            pulls = self.slopes(f, labels[rows])[:, :, None] * extended_rows
+            slopes = self.slopes(f, labels[rows]) if self._classes else lam.sign()
+            pulls = slopes[:, :, None] * extended_rows
             parts.append((self.response(pulls) * (lam[:, :, None] * extended_rows)).sum((1, 2)))
         out = vectors.new_zeros(self._n_used)
         out[self._places] = torch.cat(parts).to(out)
         return out
 
     def total(self, tests: Iterable[tuple[Tensor, Tensor]]) -> Doubles:
-        """Compute the effects (train,) of every sample on the sum of the outputs for tests, by one response.
+        """Compute effects (train,) of every sample on the sum of the outputs for tests, by one solve.
 
         Parameters
         ----------
-        tests : features (b, d) of tests and their targets (b,), some at a time
+        tests : batches of features (b, d) of tests and their targets (b,)
         """
         surrogate = self.surrogate
         vectors = self.extended(surrogate.vectors)
@@ -155,20 +159,20 @@ class EffectScorer:
             surrogate.task.n_outputs, vectors.shape[1], dtype=torch.float64, device=vectors.device
         )
         for features, targets in tests:
-            f = self.extended(features.to(vectors)).double()
-            pull += self.slopes(features.to(vectors), targets).T @ f
+            read = surrogate.stored.transform(features.to(vectors))
+            pull += self.slopes(read, targets).T @ self.extended(read).double()
         answer = self.response(pull[None])[0]
         effects = ((vectors.double() @ answer.T) * self._coefficients).sum(1)
         out = np.zeros(len(surrogate.labels))
         out[surrogate.support] = effects.cpu().numpy()
         return out
 
-    def slopes(self, features: Tensor, targets: Tensor) -> Tensor:
-        """Compute the output's derivative (B, K) by the surrogate's logits of features (B, d)."""
-        return slopes(self.output, self.surrogate.logits(features), targets)
+    def slopes(self, read: Tensor, targets: Tensor) -> Tensor:
+        """Compute the output's derivative (B, K) by the surrogate's logits at transformed features (B, d)."""
+        return slopes(self.output, self.surrogate.read_logits(read), targets)
 
     def relabel_pull(self, labels: Array, before: Array) -> Doubles:
-        """Return what other labels (n, …) add to the pull of samples, (n, K), for unchanged features."""
+        """Return the change of λ (n, K) by new labels (n, …) for unchanged features."""
         surrogate = self.surrogate
         K = surrogate.task.n_outputs
         if not self._classes:
@@ -179,12 +183,13 @@ class EffectScorer:
         return pull
 
     def _effects(self, features: Tensor, targets: Tensor) -> Tensor:
-        """Compute effects (B, S) on tests with features (B, d), in float64, some tests at a time."""
+        """Compute effects (B, S) on tests with features (B, d), in float64, in batches."""
         vectors, lam = self.extended(self.surrogate.vectors), self._coefficients
         K = lam.shape[1]
         width = max(1, _HELD // (max(vectors.shape) * K))
         parts = []
-        for f, c in zip(torch.split(features, width), torch.split(targets, width), strict=True):
+        read = self.surrogate.stored.transform(features)
+        for f, c in zip(torch.split(read, width), torch.split(targets, width), strict=True):
             pulls = self.slopes(f, c)[:, :, None] * self.extended(f).double()[:, None]
             answers = self.response(pulls)  # (b, K, D)
             effects = answers.new_zeros(len(f), len(vectors))
@@ -194,7 +199,7 @@ class EffectScorer:
         return torch.cat(parts) if parts else lam.new_zeros(0, len(vectors))
 
     def extended(self, features: Tensor) -> Tensor:
-        """Return features (B, D) with the constant that carries the bias."""
+        """Return features (B, D) with the constant of the bias."""
         constant = self.surrogate.constant
         if not constant:
             return features
@@ -204,21 +209,21 @@ class EffectScorer:
 @displayed("output", "difference", "gap", rows="columns")
 @dataclass(frozen=True, eq=False)
 class GroupEffect:
-    """What becomes of the surrogate's output for each test, without some samples or with other labels.
+    """The change of the surrogate's output for each test, without some samples or with other labels.
 
-    Changes are those that the removal causes: **negative where the samples, as they are, raise the output of
-    the target class**, which is the opposite of the sign of scores, what a sample's presence adds.
+    Changes are those that the removal causes: **negative if the samples raise the output of the target
+    class**. Scores have the opposite sign: what a sample's presence adds.
 
     Attributes
     ----------
-    removed, relabelled : training samples that are left out, and that get another label
-    output : of the target class, "logit", "margin" or "log_prob"
+    removed, relabelled : training samples that are removed, and that get another label
+    output : the output of the target class, "logit", "margin" or "log_prob"
     targets : (B,) the class of each test
-    names : of all classes
-    before : (B,) the output as it is
-    first_order : (B,) its change, the sum of what each sample does by itself
-    exact : (B,) its change, by solving the surrogate again
-    gap : relative duality gap of the surrogate that was solved again
+    names : names of all classes
+    before : (B,) the present output
+    first_order : (B,) its change to first order, the sum over samples
+    exact : (B,) its exact change, by re-solving the surrogate
+    gap : relative duality gap of the re-solved surrogate
     """
 
     removed: tuple[int, ...]
@@ -233,17 +238,17 @@ class GroupEffect:
 
     @property
     def difference(self) -> float:
-        """‖first order − exact‖/‖exact‖ over the tests; 0 where neither changes anything."""
+        """‖first order − exact‖/‖exact‖ over the tests; 0 if both are 0."""
         apart, size = np.linalg.norm(self.first_order - self.exact), np.linalg.norm(self.exact)
         return float(apart / size) if size > 0 else float(np.inf if apart > 0 else 0.0)
 
     @property
-    def parted(self) -> bool:
-        """Whether the two differ by more than a fifth."""
+    def disagree(self) -> bool:
+        """Whether first-order and exact changes differ by more than 20 %."""
         return self.difference > _PART
 
     def columns(self) -> Columns:
-        """Return the list as columns of plain values, one row per test."""
+        """Return columns of plain values, one row per test."""
         return {
             "test": list(range(len(self.targets))),
             "target": [self.names[target] for target in self.targets],
@@ -253,7 +258,7 @@ class GroupEffect:
         }
 
     def __str__(self) -> str:
-        """Write a table in Markdown, and say whether first order and exact part."""
+        """Format a table in Markdown, with a note on whether first-order and exact changes agree."""
         lines = [
             f"{self._what()}, the {self.output.replace('log_prob', 'log-probability')} of the target:",
             "",
@@ -272,13 +277,13 @@ class GroupEffect:
         removed, relabelled = (counted(len(places), "sample") for places in (self.removed, self.relabelled))
         if not self.relabelled:
             return f"Without {removed}"
-        other = f"{relabelled} under another label"
+        other = f"{relabelled} relabelled"
         return f"With {other}" if not self.removed else f"Without {removed} and with {other}"
 
     def _verdict(self) -> str:
-        if self.parted:
-            return f"First order and exact part, by {self.difference:.0%}. Go by the exact changes."
-        return f"First order and exact agree, within {self.difference:.0%}."
+        if self.disagree:
+            return f"First-order and exact changes differ by {self.difference:.0%}. Use the exact changes."
+        return f"First-order and exact changes agree within {self.difference:.0%}."
 
 
 def group_effect(
@@ -290,18 +295,18 @@ def group_effect(
     relabel: Mapping[int, Any] | None,
     training: Floats,
 ) -> GroupEffect:
-    """Predict what becomes of tests (B, d) without some samples or with other labels, and re-solve.
+    """Compute the change for tests (B, d) without some samples or with other labels, and re-solve.
 
     ``training`` are the features (N, d) of all training samples.
     """
     surrogate, question = scorer.surrogate, _Question.of(scorer, remove, relabel, training)
     start = surrogate.lam.tolil()
     start[question.stays] += question.pull
-    again = solver.again(training, question.labels, csr_array(start), surrogate.C, surrogate.constant)
-    logits = surrogate.logits(features)
-    after_logits = new_logits(again.weight, features) + torch.as_tensor(
-        surrogate.task.base, device=features.device
-    )
+    constant, metric = surrogate.constant, surrogate.metric
+    again = solver.again(training, question.labels, csr_array(start), surrogate.C, constant, metric)
+    read = surrogate.stored.transform(features)
+    logits = surrogate.read_logits(read)
+    after_logits = new_logits(again.weight, read) + torch.as_tensor(surrogate.task.base, device=read.device)
     before, after = (values(scorer.output, z, targets).cpu().numpy() for z in (logits, after_logits))
     return GroupEffect(
         removed=tuple(question.gone.tolist()),
@@ -324,20 +329,20 @@ def first_order_effect(
     relabel: Mapping[int, Any] | None,
     training: Floats,
 ) -> Doubles:
-    """Compute the changes (B,) of ``group_effect`` to first order alone; nothing is solved."""
+    """Compute the first-order changes (B,) of ``group_effect``, without re-solving."""
     return _Question.of(scorer, remove, relabel, training).first_order(features, targets)
 
 
 @dataclass(frozen=True, eq=False)
 class _Question:
-    """A question about training samples, and the answer to first order.
+    """A change of training samples, and its first-order effect on the weights.
 
     Attributes
     ----------
-    labels : (N, …) with the changes
-    gone, stays : samples that are left out, and that get another label
-    pull : (stays, K) how the coefficients of the latter change at once
-    change : (K, D) of the weights, to first order
+    labels : (N, …) the changed labels
+    gone, stays : samples that are removed, and that are relabelled
+    pull : (stays, K) direct change of λ of the latter
+    change : (K, D) first-order change of the weights
     """
 
     scorer: EffectScorer
@@ -351,21 +356,21 @@ class _Question:
     def of(
         cls, scorer: EffectScorer, remove: Sequence[int], relabel: Mapping[int, Any] | None, training: Floats
     ) -> _Question:
-        """Check the question, and answer it to first order."""
+        """Check the change, and compute its first-order effect."""
         surrogate = scorer.surrogate
         task, before = surrogate.task, surrogate.labels
         labels = changed_labels(task, before, len(training), remove, relabel or {})
         moved = np.flatnonzero(task.known(before) & (labels != before).reshape(len(labels), -1).any(axis=1))
         if not len(moved):
             raise InvalidInputError(
-                "'remove' or 'relabel' must name a training sample to leave out, or to give another label. "
-                "Got none."
+                "'remove' or 'relabel' must name a training sample to remove or to relabel. Got none."
             )
         left_out = ~task.known(labels[moved])
         gone, stays = moved[left_out], moved[~left_out]
 
         def rows(which: Ints) -> Doubles:
-            return extended(training[which], surrogate.constant).astype(np.float64)
+            read = surrogate.metric.rows(np.asarray(training[which]))
+            return extended(read, surrogate.constant).astype(np.float64)
 
         pull = scorer.relabel_pull(labels[stays], before[stays])
         total = -(surrogate.lam[gone].T @ rows(gone)) + pull.T @ rows(stays)
@@ -373,7 +378,8 @@ class _Question:
         return cls(scorer, labels, gone, stays, pull, change)
 
     def first_order(self, features: Tensor, targets: Tensor) -> Doubles:
-        """Compute the change of the output for tests with features (B, d)."""
-        slope = self.scorer.slopes(features, targets)
-        change = (slope * (self.scorer.extended(features.double()) @ self.change.T)).sum(1)
+        """Compute the first-order change of the output for tests with features (B, d)."""
+        read = self.scorer.surrogate.stored.transform(features)
+        slope = self.scorer.slopes(read, targets)
+        change = (slope * (self.scorer.extended(read.double()) @ self.change.T)).sum(1)
         return np.asarray(change.cpu().numpy(), np.float64)

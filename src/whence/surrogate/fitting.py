@@ -1,4 +1,4 @@
-"""From the features of a training set to a surrogate, with its agreement with the model."""
+"""Fitting of a surrogate to the features of a training set, with its agreement with the model."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def fit_surrogate(
     C: float | Literal["auto"],
     device: str | torch.device | None,
 ) -> Surrogate:
-    """Solve the surrogate of a training set, or take it from the cache; warn where it is not to be trusted.
+    """Solve the surrogate of a training set, or read it from the cache; warn about low agreement.
 
-    ``device`` is where scores are computed; None is the model's device, or the CPU for features.
+    ``device`` is the device of scores; None is the model's device, or the CPU for features.
     """
     bank = training.bank
     features = as_float32(bank.features)
@@ -38,13 +38,13 @@ def fit_surrogate(
     solution = solver.of_bank(bank, features, C, training.cache_dir)
     task = training.task.with_choice(solution.choice)
     unseen = without_part(task, bank.labels, solver.options.seed, solution.choice is None)
-    unit = solver.options.normalise
     surrogate = make_surrogate(
-        task, solution, features, bank.labels, bank.head, device, unit, unseen, BankPlace.of(bank)
+        task, solution, features, bank.labels, bank.head, device, unseen, BankPlace.of(bank)
     )
     warn_of_data(task, bank.features, bank.labels)
-    if surrogate.agreement is not None:
-        warn_of_low(task, surrogate.agreement, len(unseen))
+    if surrogate.agreement is not None and bank.head is not None:
+        rows = np.asarray(features[unseen]), bank.labels[unseen]
+        warn_of_low(task, surrogate.agreement, bank.head, *rows, given=solution.choice is None)
     return surrogate
 
 
@@ -55,25 +55,24 @@ def make_surrogate(
     labels: Array,
     head: Head | None,
     device: str | torch.device | None,
-    unit: bool,
     unseen: Ints,
     bank: BankPlace | None = None,
     history: tuple[Change, ...] = (),
     sketch: Floats | None = None,
 ) -> Surrogate:
-    """Make a surrogate of a solution on features (N, d) and labels (N, …) of all training samples.
+    """Make a surrogate from a solution on features (N, d) and labels (N, …) of all training samples.
 
-    ``unseen`` are the samples that had no part in choosing C, by which agreement is measured. ``sketch`` is
-    of the training set that was fitted, where the labels are others.
+    Agreement is measured on ``unseen``, the samples that had no part in choosing C. ``sketch`` is that of the
+    fitted training set, if labels have changed.
     """
     measured = None
     if head is not None and len(unseen):
         rows = np.asarray(features[unseen]), labels[unseen]
-        measured = agreement(task, solution.weight, head, *rows, unit)
+        measured = agreement(task, solution.weight, head, *rows, solution.metric)
     return Surrogate(
         task=task,
         solution=solution,
-        stored=Vectors.of(features, solution.support, device, unit),
+        stored=Vectors.of(features, solution.support, device, solution.metric),
         labels=labels,
         head=head,
         sketch=make_sketch(features, labels) if sketch is None else sketch,

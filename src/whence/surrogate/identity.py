@@ -1,6 +1,6 @@
-"""Whether a training set is the one that was fitted: a sketch of four numbers per sample, and its label.
+"""Check that a training set is the fitted one, by a sketch of four numbers per sample, and its label.
 
-A digest of bytes would not do: the same samples in batches of another size, or on another device, have
+A digest of bytes would not work: the same samples in batches of another size, or on another device, have
 features that differ by rounding. Sums of the features with random signs differ by as little.
 """
 
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from whence.surrogate.surrogate import Surrogate
 
 WIDTH = 4
-_KNOWN_BY = 7  # random samples that are compared, besides the first
-_SPREAD = 0.1  # of the distance between samples: mixed precision leaves less, other samples more
-_ROUNDING = 1e-3  # of the features' length
+_KNOWN_BY = 7  # random samples to compare, besides the first
+_SPREAD = 0.1  # tolerance as a share of the distance between samples, above the error of mixed precision
+_ROUNDING = 1e-3  # tolerance as a share of the features' length
 
 
 def make_sketch(features: Floats, labels: Array) -> Floats:
-    """Return the sketch (N, 4 + …) of features (N, d) and labels (N, …), float32: of classes (N, 5)."""
+    """Return the sketch (N, 4 + …) of features (N, d) and labels (N, …), float32; (N, 5) for classes."""
     return np.column_stack([_sums(features), labels.reshape(len(labels), -1).astype(np.float32)])
 
 
 def check_sketch(kept: Floats, known: Mask, features: Floats, rows: Ints, argument: str) -> None:
-    """Raise InvalidInputError unless features (n, d) are those of some samples of a sketch (N, 4 + …).
+    """Raise InvalidInputError unless features (n, d) are those of ``rows`` of a sketch (N, 4 + …).
 
-    ``known`` (N,) says which samples it knows.
+    ``known`` (N,) says which samples the sketch has.
 
-    E (s·δ)² = ‖δ‖² for random signs s, so that sums tell how far features are apart.
+    E (s·δ)² = ‖δ‖² for random signs s, so that sums estimate the distance of features.
     """
     sums = kept[known, :WIDTH].astype(np.float64)
-    with np.errstate(invalid="ignore", over="ignore"):  # features that are not finite: sums that are neither
+    with np.errstate(invalid="ignore", over="ignore"):  # features may not be finite
         before, now = kept[rows, :WIDTH].astype(np.float64), _sums(features).astype(np.float64)
         apart = np.sqrt(((now - before) ** 2).mean(axis=1))
     spread = float(np.sqrt(((sums - sums.mean(axis=0)) ** 2).mean())) if len(sums) else 0.0
@@ -51,13 +51,13 @@ def check_sketch(kept: Floats, known: Mask, features: Floats, rows: Ints, argume
     if len(other):
         raise InvalidInputError(
             f"'{argument}' must be of the training set that was fitted, in its order. {len(other):,} of "
-            f"{len(rows):,} samples have other features, such as sample {other[0]}. Give the same samples, "
+            f"{len(rows):,} samples have other features, such as sample {other[0]}. Pass the same samples, "
             "or fit again."
         )
 
 
 def _sums(features: Floats) -> Floats:
-    """Sums (n, 4) of features (n, d) with signs that are the same everywhere and always."""
+    """Return sums (n, 4) of features (n, d) with fixed signs."""
     n = features.shape[1] * WIDTH
     bits = np.unpackbits(np.frombuffer(hashlib.shake_256(b"whence").digest(-(-n // 8)), np.uint8))[:n]
     signs = 1 - 2 * bits.reshape(-1, WIDTH).astype(np.float32)
@@ -68,7 +68,7 @@ def _sums(features: Floats) -> Floats:
 def check_training(
     surrogate: Surrogate, features: Floats, rows: Ints | None = None, argument: str = "features"
 ) -> None:
-    """Raise unless features (n, d) are those of training samples ``rows`` (n,), or of all, as fitted."""
+    """Raise unless features (n, d) are those of the fitted training samples ``rows`` (n,), or of all."""
     rows = np.arange(len(surrogate.labels)) if rows is None else rows
     used = surrogate.task.known(surrogate.labels)[rows]
     known = surrogate.task.known(_fitted_labels(surrogate))
@@ -76,7 +76,7 @@ def check_training(
 
 
 def check_labels(surrogate: Surrogate, labels: Array, argument: str) -> None:
-    """Raise unless training labels (N, …), blank where one is unknown, are those that were fitted."""
+    """Raise unless training labels (N, …), blank if unknown, are those that were fitted."""
     if len(labels) != len(surrogate.labels):
         raise InvalidInputError(
             f"'{argument}' must be of the training set that was fitted, {len(surrogate.labels):,} samples. "
@@ -90,14 +90,14 @@ def check_labels(surrogate: Surrogate, labels: Array, argument: str) -> None:
         raise InvalidInputError(
             f"'{argument}' must be the training set that was fitted, in its order. {len(other):,} of "
             f"{len(labels):,} samples have other labels: sample {i} has {labels[i]}, was "
-            f"{kept[i].astype(labels.dtype)}. Give the same samples, or fit again."
+            f"{kept[i].astype(labels.dtype)}. Pass the same samples, or fit again."
         )
 
 
 def check_data(
     surrogate: Surrogate, data: TrainingSet, model: BoundModel, relabelled: Sequence[int] = ()
 ) -> None:
-    """Raise unless a training set is the one that was fitted, by a look at a few of its samples.
+    """Raise unless a training set is the one that was fitted, by a check of a few samples.
 
     Samples that were ``relabelled`` since may have any label.
     """
@@ -118,5 +118,5 @@ def check_data(
 
 
 def _fitted_labels(surrogate: Surrogate) -> Array:
-    """Return the labels of the training set that was fitted, whatever a what-if question changes."""
+    """Return the labels of the fitted training set, without changes by what-if questions."""
     return surrogate.sketch[:, WIDTH:].reshape(surrogate.labels.shape)

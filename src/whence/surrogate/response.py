@@ -1,4 +1,4 @@
-"""How the weights of a surrogate respond to a pull at them: the inverse of its Hessian."""
+"""The inverse Hessian of a surrogate, as an operator."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from torch import Tensor
 from whence.core.conjugate import conjugate_gradients
 from whence.errors import ConvergenceWarning, warn
 
-_TOL = 1e-6  # relative error of a response, in the norm of the Hessian, as the preconditioner estimates it
-_STEPS = 500  # of conjugate gradients; some ten to fifty are usual
-_ROWS = 4096  # samples whose features are held in float64 at a time
-_DENSE = 3_000  # weights up to which H is written down (72 MB) and factored
-_STEEP = 1e9  # C Σ_i ‖f_i‖² up to which rounding, beside I, leaves a factor as exact as the steps are
+_TOL = 1e-6  # relative error, in the norm of the Hessian, as estimated by the preconditioner
+_STEPS = 500  # maximum steps of conjugate gradients; ten to fifty are typical
+_ROWS = 4096  # samples in float64 at a time
+_DENSE = 3_000  # number of weights up to which H is dense (72 MB) and factorised
+_STEEP = 1e9  # C Σ_i ‖f_i‖² up to which a factor is as accurate as conjugate gradients
 
 
 class SoftmaxResponse:
     """Applies H⁻¹, where H = I + C Σ_i (diag p_i − p_i p_iᵀ) ⊗ f_i f_iᵀ is the Hessian at the solution.
 
-    By its Cholesky factor where W has few entries and C is not too large for one, else by conjugate
-    gradients, preconditioned by what the classes have on average: I ⊗ (I + C Σ_i q_i f_i f_iᵀ) with q_i the
-    mean of p_ic (1 − p_ic). Where there are fewer samples than features, that is done in the span of the
-    samples, outside of which H is the identity.
+    It uses the Cholesky factor if W has few entries and C is not too large, else conjugate gradients,
+    preconditioned by the average over classes: I ⊗ (I + C Σ_i q_i f_i f_iᵀ) with the mean q_i of
+    p_ic (1 − p_ic). With fewer samples than features it works in the span of the samples, outside of which H
+    is the identity.
 
     Parameters
     ----------
-    vectors : (S, D) features of the samples, the constant that carries the bias among them
+    vectors : (S, D) features of the samples, including the constant of the bias
     chances : (S, K) float64, p_i
-    C : of the surrogate
+    C : C of the surrogate
     """
 
     def __init__(self, vectors: Tensor, chances: Tensor, C: float) -> None:
@@ -49,7 +49,7 @@ class SoftmaxResponse:
             self._about = torch.cholesky_inverse(torch.linalg.cholesky(self._mean()))
 
     def _hessian(self) -> Tensor:
-        """H (K·r, K·r), by one product of all p_i ⊗ f_i with themselves."""
+        """Compute H (K·r, K·r), by one product of all p_i ⊗ f_i with themselves."""
         K, r = self._chances.shape[1], self._rows.shape[1]
         out = torch.eye(K * r, dtype=torch.float64, device=self._rows.device)
         for part in self._blocks():
@@ -62,7 +62,7 @@ class SoftmaxResponse:
         return out
 
     def _mean(self) -> Tensor:
-        """I + C Σ_i q_i f_i f_iᵀ (r, r), what H is to the classes on average."""
+        """Compute I + C Σ_i q_i f_i f_iᵀ (r, r), the average of H over classes."""
         out = torch.eye(self._rows.shape[1], dtype=torch.float64, device=self._rows.device)
         q = self._C * (self._chances * (1 - self._chances)).mean(1)
         for part in self._blocks():
@@ -75,7 +75,7 @@ class SoftmaxResponse:
         return [slice(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS)]
 
     def __call__(self, pulls: Tensor) -> Tensor:
-        """H⁻¹ of pulls (B, K, D), each by itself, in float64."""
+        """Apply H⁻¹ to pulls (B, K, D), each separately, in float64."""
         pulls = pulls.double()
         if self._basis is None:
             return self._solved(pulls)
@@ -83,13 +83,13 @@ class SoftmaxResponse:
         return pulls + (self._solved(inside) - inside) @ self._basis.T
 
     def _solved(self, pulls: Tensor) -> Tensor:
-        """H⁻¹ of pulls (B, K, r)."""
+        """Apply H⁻¹ to pulls (B, K, r)."""
         if self._factor is None:
             return self._near(pulls)
         return torch.cholesky_solve(pulls.flatten(1).T, self._factor).T.reshape(pulls.shape)
 
     def _product(self, x: Tensor) -> Tensor:
-        """H x of x (B, K, r)."""
+        """Apply H to x (B, K, r)."""
         B, K, r = x.shape
         out, flat = x.clone().reshape(B * K, r), x.reshape(B * K, r)
         for part in self._blocks():
@@ -100,7 +100,7 @@ class SoftmaxResponse:
         return out.reshape(B, K, r)
 
     def _near(self, pulls: Tensor) -> Tensor:
-        """H⁻¹ of pulls (B, K, r) by steps; one that is near enough stays unchanged while the others go on."""
+        """Apply H⁻¹ to pulls (B, K, r) by conjugate gradients."""
         response: Tensor
         response, solved = conjugate_gradients(
             self._product,
@@ -113,8 +113,8 @@ class SoftmaxResponse:
         if solved.all():
             return response
         warn(
-            f"{int((~solved).sum())} of {len(pulls)} effects were not found to their last digits in "
-            f"{_STEPS} steps. Use a smaller C.",
+            f"{int((~solved).sum())} of {len(pulls)} effects did not converge in {_STEPS} steps of conjugate "
+            "gradients. Use a smaller C.",
             ConvergenceWarning,
         )
         return response
@@ -125,20 +125,20 @@ class RidgeResponse:
 
     Parameters
     ----------
-    vectors : (S, D) features of the samples, the constant that carries the bias among them
-    C : of the surrogate
+    vectors : (S, D) features of the samples, including the constant of the bias
+    C : C of the surrogate
     """
 
     def __init__(self, vectors: Tensor, C: float) -> None:
         f = vectors.double()
         n, D = f.shape
-        self._rows = f if n < D else None  # in the span of the samples, where they are fewer than features
+        self._rows = f if n < D else None  # work in the span of the samples if they are fewer than features
         gram = torch.eye(min(n, D), dtype=f.dtype, device=f.device)
         gram = gram / C + f @ f.T if n < D else gram + C * (f.T @ f)
         self._factor = torch.linalg.cholesky(gram)
 
     def __call__(self, pulls: Tensor) -> Tensor:
-        """H⁻¹ of pulls (B, K, D), each by itself, in float64."""
+        """Apply H⁻¹ to pulls (B, K, D), each separately, in float64."""
         flat = pulls.double().reshape(-1, pulls.shape[-1]).T
         if self._rows is None:
             response = torch.cholesky_solve(flat, self._factor)

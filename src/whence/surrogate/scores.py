@@ -1,4 +1,4 @@
-"""Scores τ = λ (f_i·f(x)) from the support vectors' features, grouped by class: no class axis is built."""
+"""Scores τ = λ z_i·z(x) from the support vectors' features, grouped by class, without a class axis."""
 
 from __future__ import annotations
 
@@ -13,11 +13,28 @@ from torch import Tensor
 
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.ranking import Ranked, merged, rank
-from whence.features.rows import at_unit_length, fits, lengths, mapped
+from whence.features.metric import FeatureMap
+from whence.features.rows import fits, mapped
 
-_ERROR = 1e-4  # of a sum of scores, beside margins of 1: above it float32 gives way to float64
-_BLOCK = 1 << 22  # scores computed at a time: scratch memory stays small whatever the number of tests
-_BLOCK_BYTES = 1 << 25  # of rows that are read from a map at a time
+_ERROR = 1e-4  # error of a sum of scores, relative to margins of 1, above which float64 is used
+_BLOCK = 1 << 22  # scores per block, so that memory does not grow with the number of tests
+_BLOCK_BYTES = 1 << 25  # bytes of rows read from a memory map at a time
+
+
+class Contrast(NamedTuple):
+    """The explained output, and the reference of scores for one test.
+
+    Attributes
+    ----------
+    target : the explained output
+    against : another output: scores are then evidence for the target over it; None for the target alone
+    relative : whether scores are relative to the mean training sample, or to the mean of class ``against``;
+        else they are the paper's τ
+    """
+
+    target: int
+    against: int | None = None
+    relative: bool = False
 
 
 class Scored(NamedTuple):
@@ -25,7 +42,7 @@ class Scored(NamedTuple):
 
     Attributes
     ----------
-    indices, scores : (s,) their places, ascending, and their scores
+    indices, scores : (s,) their indices, ascending, and their scores
     """
 
     indices: Ints
@@ -33,33 +50,31 @@ class Scored(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """What the scores of m pairs of one test are at the features.
+    """The scores of m pairs of one test as linear functions of features.
 
     Attributes
     ----------
-    vectors : (m, d) features f_i of the training samples, as the surrogate reads them
-    on_test : (m, d) vectors e_i: the score is e_i·f(x), and the bias; f(x) as the surrogate reads it
-    on_train : (m, d) vectors t_i: the score is t_i·f_i, and the bias
-    bias : (m,) the part of the score that the bias carries
-    coefficients : (m,) λ_ic where the score is λ_ic f_i·f(x); None for scores of another form
+    vectors : (m, d) features z_i of the training samples, as the surrogate reads them
+    on_test : (m, d) vectors e_i: the score is e_i·z(x) + r_i, with z(x) as the surrogate reads it
+    on_train : (m, d) vectors t_i: the score is t_i·z_i + s_i
+    coefficients : (m,) λ_ic if the score is λ_ic z_i·z(x); None for scores of another form
     """
 
     vectors: Tensor
     on_test: Tensor
     on_train: Tensor
-    bias: Tensor
     coefficients: Tensor | None
 
 
 class Vectors:
-    """Features (S, d) of the support vectors, of which some are read at a time.
+    """Features (S, d) of the support vectors, in memory or read from a memory map in parts.
 
     Parameters
     ----------
-    rows : (S, d), or a memory map (N, d) that ``places`` of it are rows of
-    places : (S,) ascending; None where the rows are all there are, and are kept in memory
-    device : where tensors of them are made
-    unit : whether features are read at unit length: tests, and rows of a map. Rows in memory are so already
+    rows : (S, d) in memory, or a memory map (N, d)
+    places : (S,) rows of the memory map, ascending; None if rows are in memory
+    device : device of the tensors
+    metric : map of tests, and of rows of a memory map; rows in memory are transformed already
     """
 
     def __init__(
@@ -67,49 +82,42 @@ class Vectors:
         rows: Floats | Tensor,
         places: Ints | None = None,
         device: str | torch.device | None = None,
-        unit: bool = False,
+        metric: FeatureMap | None = None,
     ) -> None:
-        self._places, self._map, self.unit = places, rows, unit
+        self._places, self._map, self.metric = places, rows, metric or FeatureMap()
         self._held = torch.as_tensor(rows, device=device) if places is None else None
         n = len(rows) if places is None else len(places)
         self.shape = n, int(rows.shape[1])
-        # Of as many features, but of no rows: tells device and dtype.
+        # An empty tensor with the width, device and dtype of rows.
         wide = rows.dtype in (np.float64, torch.float64)
         empty = torch.empty(0, self.shape[1], dtype=torch.float64 if wide else torch.float32, device=device)
         self.like = empty if self._held is None else self._held[:0]
 
     @classmethod
     def of(
-        cls, features: Floats, support: Ints, device: str | torch.device | None = None, unit: bool = False
+        cls, features: Floats, support: Ints, device: str | torch.device | None, metric: FeatureMap
     ) -> Self:
-        """Take the rows of support vectors (S,) among features (N, d): copies, or a map's where it is large.
-
-        With ``unit`` they are read at unit length.
-        """
+        """Take the rows of support vectors (S,) from features (N, d): a copy, or a large memory map."""
         if mapped(features) and not fits(len(support), features.shape[1], features.dtype):
-            return cls(features, support, device, unit)
+            return cls(features, support, device, metric)
         rows = torch.from_numpy(np.asarray(features[support]))
-        return cls(at_unit_length(rows) if unit else rows, None, device, unit)
+        return cls(metric(rows), None, device, metric)
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    def divisors(self, features: Tensor) -> Tensor:
-        """Return what features (n, d) are divided by when they are read, (n, 1): 1, or their lengths."""
-        return lengths(features) if self.unit else features.new_ones(len(features), 1)
-
-    def as_read(self, features: Tensor) -> Tensor:
-        """Return features (n, d) of any samples as those of the support vectors are read."""
-        return at_unit_length(features) if self.unit else features
+    def transform(self, features: Tensor) -> Tensor:
+        """Return raw features (n, d) as the surrogate reads them."""
+        return self.metric(features)
 
     def __getitem__(self, which: Any) -> Tensor:
-        """Return some rows (n, d): a slice, or places among the support vectors."""
+        """Return some rows (n, d): a slice, or indices into the support vectors."""
         if self._held is not None:
             return self._held[which]
         assert self._places is not None
         if isinstance(which, Tensor):
             which = which.cpu().numpy()
-        return self.as_read(torch.as_tensor(np.array(self._map[self._places[which]])).to(self.like))
+        return self.transform(torch.as_tensor(np.array(self._map[self._places[which]])).to(self.like))
 
     def whole(self) -> Tensor:
         """Return all rows (S, d), in memory."""
@@ -117,11 +125,11 @@ class Vectors:
 
     @property
     def mapped(self) -> bool:
-        """Whether rows are read when they are needed."""
+        """Whether rows are read on demand."""
         return self._held is None
 
     def parts(self, n: int) -> Iterator[slice]:
-        """Divide n rows into what may be in memory at a time: all, where they are in memory anyway."""
+        """Divide n rows into slices that fit into memory; one slice if rows are in memory already."""
         step = n
         if self.mapped:
             step = max(1, _BLOCK_BYTES // (self.shape[1] * self.like.element_size()))
@@ -142,38 +150,46 @@ class Vectors:
 
 
 class Expansion:
-    """τ_c(x, i) = λ_ic (f_i·f(x) + b² with a bias), for the samples i that have some λ_ic ≠ 0.
+    """τ_c(x, i) = λ_ic (z_i·z(x) + b² with a bias), for the samples i that have some λ_ic ≠ 0.
+
+    Relative to the mean z̄ of the training set they are λ_ic z_i·(z(x) − z̄), and as evidence for class c over
+    c' (λ_ic − λ_ic') z_i·(z(x) − z̄_c'), with the mean of class c'.
 
     Tests are grouped by target. For class c only the samples with λ_ic ≠ 0 enter, so all products together
-    are at most one (B, d) × (d, S) product, usually a fraction of it: a support vector speaks for its own
-    class and against the one or two that rival it. Memory does not depend on the number of classes.
+    are at most one (B, d) × (d, S) product, usually a fraction of it: a support vector is evidence for its
+    own class and against one or two rivals. Memory does not depend on the number of classes.
 
     Parameters
     ----------
     vectors : (S, d), features of the support vectors, in memory or in a map
     support : (S,) their places in the training set, ascending
     lam : (N, K) sparse coefficients, rows outside ``support`` empty
-    constant : b, which follows the features to carry the bias; 0 without one
+    constant : b, appended to the features for the bias; 0 without one
+    means : (1, d) or (1 + K, d) the mean z̄, and those of the classes; None for tests that are relative to
+        them already
 
     Attributes
     ----------
-    dtype : of the scores: that of the vectors, or float64 where float32 could not hold their sum
+    dtype : dtype of the scores: that of the vectors, or float64 if float32 is too coarse for their sum
     """
 
     def __init__(
-        self, vectors: Vectors, support: npt.NDArray[np.int64], lam: csr_array, *, constant: float
+        self,
+        vectors: Vectors,
+        support: npt.NDArray[np.int64],
+        lam: csr_array,
+        *,
+        constant: float,
+        means: Doubles | None = None,
     ) -> None:
         self.vectors, device = vectors, vectors.like.device
         self.square = constant**2
         self.n_train = lam.shape[0]
         columns = lam[support].tocsc()
         columns.sort_indices()
-        self._indptr = columns.indptr
-        # Entries of class c, in training order: which vector, which sample, which coefficient.
-        self._vector = torch.as_tensor(columns.indices.astype(np.int64), device=device)
-        self._sample = torch.as_tensor(support[columns.indices], device=device)
+        self._columns, self._means = columns, means
+        self._sample = torch.as_tensor(support, device=device)
         self.dtype = self._wide_enough(columns)
-        self._lam = torch.as_tensor(columns.data, dtype=self.dtype, device=device)
 
     def _wide_enough(self, columns: csc_array) -> torch.dtype:
         """Choose a precision in which scores (…, i) of either sign still sum to a logit around 1."""
@@ -182,26 +198,31 @@ class Expansion:
             return dtype
         squares = self.vectors.lengths().cpu().numpy() ** 2
         lengths = np.sqrt(squares + self.square)
-        # Σ_i |λ_ic| ‖f_i‖ ‖f(x)‖ bounds what is added up for a test that is as long as the vectors are.
+        # Σ_i |λ_ic| ‖f_i‖ ‖f(x)‖ bounds the summands for a test as long as the vectors.
         added = float(np.max(abs(columns).T @ lengths)) * float(np.sqrt(np.mean(lengths**2)))
         return torch.float64 if added * torch.finfo(torch.float32).eps > _ERROR else dtype
 
-    def dense(self, tests: Tensor, target: Tensor) -> Tensor:
-        """All scores, shape (B, N), zero for samples that are no support vectors of the target."""
-        tests = self._tests(tests)
-        out = _zeros(tests, len(tests), self.n_train)
-        for rows, _, samples, scores in self._blocks(tests, target):
+    def dense(
+        self, tests: Tensor, target: Tensor, against: Tensor | None = None, relative: bool = False
+    ) -> Tensor:
+        """Compute all scores (B, N), zero for samples that are not support vectors of the target."""
+        asked = self._asked(tests, target, against, relative)
+        out = _zeros(asked.tests, len(tests), self.n_train)
+        for rows, _, samples, scores in self._blocks(asked):
             _put(out, rows, samples, scores)
         return out
 
-    def sparse(self, tests: Tensor, target: Tensor) -> csr_array:
-        """Return the same scores as CSR (B, N), an entry for every support vector of the test's target."""
-        tests = self._tests(tests)
-        counts = np.diff(self._indptr)[target.numpy()]
+    def sparse(
+        self, tests: Tensor, target: Tensor, against: Tensor | None = None, relative: bool = False
+    ) -> csr_array:
+        """Return the same scores as CSR (B, N), one entry per support vector of the test's target."""
+        asked = self._asked(tests, target, against, relative)
+        tests = asked.tests
+        counts = np.array([len(self._column(pair)[0]) for pair in asked.pairs], np.int64)[asked.pair_of]
         indptr = np.concatenate([[0], np.cumsum(counts)])
         indices = np.empty(indptr[-1], dtype=np.int64)
         data = np.empty(indptr[-1], dtype=tests.cpu().numpy().dtype)
-        for rows, part, samples, scores in self._blocks(tests, target):
+        for rows, part, samples, scores in self._blocks(asked):
             columns, values = samples.cpu().numpy(), scores.cpu().numpy()
             for row, value in zip(rows.tolist(), values, strict=True):
                 here = slice(indptr[row] + part.start, indptr[row] + part.stop)
@@ -209,51 +230,100 @@ class Expansion:
                 data[here] = value
         return csr_array((data, indices, indptr), shape=(len(tests), self.n_train))
 
-    def top_k(self, tests: Tensor, target: Tensor, k: int) -> tuple[Ranked, Ranked]:
+    def top_k(
+        self,
+        tests: Tensor,
+        target: Tensor,
+        k: int,
+        against: Tensor | None = None,
+        relative: bool = False,
+    ) -> tuple[Ranked, Ranked]:
         """Find the k largest positive and the k most negative scores of each test, each (B, k)."""
-        tests = self._tests(tests)
-        ranked = []
+        asked = self._asked(tests, target, against, relative)
+        tests, ranked = asked.tests, []
         for _ in range(2):
             indices = torch.full((len(tests), k), -1, dtype=torch.int64, device=tests.device)
             ranked.append(Ranked(indices, tests.new_zeros(len(tests), k)))
-        for rows, part, samples, scores in self._blocks(tests, target):
+        for rows, part, samples, scores in self._blocks(asked):
             for place, side in enumerate(rank(scores, k) if len(samples) else ()):
                 whole = ranked[place]
                 best = Ranked(samples[side.indices.clamp(min=0)].where(side.indices >= 0, -1), side.scores)
-                if part.start:  # what comes first wins a tie
+                if part.start:  # the first of tied samples wins
                     best = merged([Ranked(whole.indices[rows], whole.scores[rows]), best], k, place)
                 whole.indices[rows], whole.scores[rows] = best
         return ranked[0], ranked[1]
 
-    def _tests(self, tests: Tensor) -> Tensor:
-        return self.vectors.as_read(tests).to(self.dtype)
+    def shifted(
+        self, tests: Tensor, target: Tensor, against: Tensor | None = None, relative: bool = False
+    ) -> Tensor:
+        """Return transformed tests minus the mean that their scores are relative to."""
+        read = self.vectors.transform(tests).to(self.dtype)
+        if not relative or self._means is None:
+            return read
+        place = torch.zeros_like(target) if against is None else against + 1
+        return read - torch.as_tensor(self._means)[place].to(read)
 
-    def _blocks(self, tests: Tensor, target: Tensor) -> Iterator[tuple[Tensor, slice, Tensor, Tensor]]:
+    def _asked(self, tests: Tensor, target: Tensor, against: Tensor | None, relative: bool) -> _Asked:
+        outputs = [target] if against is None else [target, against]
+        pairs, pair_of = torch.unique(torch.stack(outputs, dim=1), dim=0, return_inverse=True)
+        read = self.shifted(tests, target, against, relative)
+        return _Asked(read, pairs.tolist(), pair_of.numpy(), 0.0 if relative else self.square)
+
+    def _column(self, pair: list[int]) -> tuple[Ints, Doubles]:
+        """Return the vectors (s,) with a coefficient for an output, or a pair, and their coefficients."""
+        if len(pair) == 1:
+            entries = slice(*self._columns.indptr[pair[0] : pair[0] + 2])
+            return self._columns.indices[entries].astype(np.int64), self._columns.data[entries]
+        column = csc_array(self._columns[:, [pair[0]]] - self._columns[:, [pair[1]]])
+        column.sort_indices()
+        return column.indices.astype(np.int64), column.data
+
+    def _blocks(self, asked: _Asked) -> Iterator[tuple[Tensor, slice, Tensor, Tensor]]:
         """Yield (test rows (b,), entries of their class, training samples (s,), scores (b, s)).
 
         Each test comes once where vectors are in memory; otherwise once per part of its class's entries.
         """
-        square = tests.new_full((1,), self.square)
-        for c in torch.unique(target).tolist():
-            entries = slice(int(self._indptr[c]), int(self._indptr[c + 1]))
-            lam, samples = self._lam[entries], self._sample[entries]
-            rows = torch.nonzero(target == c)[:, 0].to(tests.device)
+        tests = asked.tests
+        device = tests.device
+        square = tests.new_full((1,), asked.square)
+        for number, pair in enumerate(asked.pairs):
+            places, values = self._column(pair)
+            which = torch.as_tensor(places, device=device)
+            lam, samples = torch.as_tensor(values, dtype=self.dtype, device=device), self._sample[which]
+            rows = torch.as_tensor(np.flatnonzero(asked.pair_of == number), device=device)
             everyone = len(lam) == len(self.vectors)
             for chunk in self.vectors.parts(len(lam)):
-                chosen = self.vectors[chunk if everyone else self._vector[entries][chunk]]
+                chosen = self.vectors[chunk if everyone else which[chunk]]
                 vectors = chosen.to(self.dtype).T
                 width = max(1, _BLOCK // max(1, vectors.shape[1]))
                 for part in torch.split(rows, width):
-                    # What the bias adds is what the product starts from: no pass of its own.
+                    # The product starts from the bias term, without a separate pass.
                     products = torch.addmm(square, tests[part], vectors)
                     yield part, chunk, samples[chunk], products.mul_(lam[chunk])
 
 
+class _Asked(NamedTuple):
+    """Tests and their explained outputs.
+
+    Attributes
+    ----------
+    tests : (B, d) transformed, minus the mean that scores are relative to
+    pairs : explained outputs, or pairs of outputs
+    pair_of : (B,) the index of each test's pair
+    square : the bias term of products
+    """
+
+    tests: Tensor
+    pairs: list[list[int]]
+    pair_of: Ints
+    square: float
+
+
 def _zeros(like: Tensor, rows: int, columns: int) -> Tensor:
-    """Make a matrix of zeros of the kind of ``like``."""
+    """Make a matrix of zeros with the dtype and device of ``like``."""
     if like.device.type != "cpu":
         return like.new_zeros(rows, columns)
-    # numpy leaves fresh pages to the system, which hands them out zeroed; torch would write every one twice.
+    # numpy gets zeroed pages from the system; torch would write each page.
     return torch.from_numpy(np.zeros((rows, columns), dtype=like.numpy().dtype))
 
 

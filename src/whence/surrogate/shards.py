@@ -41,14 +41,22 @@ def solver(features: Floats, task: Task) -> Callable[..., Solution]:
     return solve if n == 1 else partial(solve_shards, n_shards=n, hold=chosen.group)
 
 
-def strongest(surrogate: Surrogate, tests: Tensor, target: Tensor, k: int) -> tuple[Ranked, Ranked]:
+def strongest(
+    surrogate: Surrogate,
+    tests: Tensor,
+    target: Tensor,
+    k: int,
+    against: Tensor | None = None,
+    relative: bool = False,
+) -> tuple[Ranked, Ranked]:
     """Find the k strongest samples of either sign as ``Expansion.top_k``: of each shard, and of those."""
     chosen = engine.current()
     n = min(chosen.shards(False), len(surrogate.support))
     if n <= 1:
-        return surrogate.expansion.top_k(tests, target, k)
+        return surrogate.expansion.top_k(tests, target, k, against, relative)
     group = _held(surrogate, chosen, n)
-    asked = surrogate.stored.as_read(tests).cpu().numpy(), target.numpy(), k
+    read = surrogate.expansion.shifted(tests, target, against, relative).cpu().numpy()
+    asked = read, target.numpy(), k, None if against is None else against.numpy(), relative
     for left in reversed(range(_TRIES)):
         try:
             answers = group.call("top_k", *asked)
@@ -93,11 +101,16 @@ class _Shard:
         vectors = Vectors(np.array(part.vectors))
         self._expansion = Expansion(vectors, places, part.lam, constant=part.constant)
 
-    def top_k(self, tests: Floats, target: Ints, k: int) -> list[tuple[Ints, Floats]]:
-        """Return indices and scores of the k strongest of either sign, each (B, k)."""
-        sides = self._expansion.top_k(
-            torch.from_numpy(np.array(tests)), torch.from_numpy(np.array(target)), k
-        )
+    def top_k(
+        self, tests: Floats, target: Ints, k: int, against: Ints | None, relative: bool
+    ) -> list[tuple[Ints, Floats]]:
+        """Return indices and scores of the k strongest of either sign, each (B, k).
+
+        Tests (B, d) are read, and less what scores are relative to.
+        """
+        other = None if against is None else torch.from_numpy(np.array(against))
+        given = torch.from_numpy(np.array(tests)), torch.from_numpy(np.array(target))
+        sides = self._expansion.top_k(*given, k, other, relative)
         ranked = []
         for side in sides:
             places = side.indices.numpy()
@@ -109,7 +122,7 @@ _groups: WeakKeyDictionary[Surrogate, tuple[Engine, Group]] = WeakKeyDictionary(
 
 
 def _held(surrogate: Surrogate, chosen: Engine, n: int) -> Group:
-    """Return the shards of a surrogate, which stay where they are as long as it is used on this engine."""
+    """Return the shards of a surrogate, which stay in place while it is used on this engine."""
     kept = _groups.get(surrogate)
     if kept is None or kept[0] is not chosen:
         vectors, support = surrogate.vectors.to("cpu", surrogate.expansion.dtype).numpy(), surrogate.support

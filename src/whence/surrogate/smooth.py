@@ -1,4 +1,4 @@
-"""Surrogates of a smooth loss: softmax regression of classes, and ridge regression of numbers."""
+"""Surrogates with a smooth loss: softmax regression for classes, ridge regression for numbers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from whence.engine import limited
 from whence.errors import ConvergenceWarning, warn
 from whence.model.heads import Head
 from whence.surrogate.agreement import head_logits
-from whence.surrogate.solving import SurrogateSolution, SurrogateSolver
+from whence.surrogate.solving import ReadRows, Solved, SurrogateSolver
 from whence.svm.inputs import check_range, squared_norms
 from whence.svm.softmax import SoftmaxSolution, solve_softmax, spanned
 
-_KAPPA = 10_000.0  # C·Σ_i‖f_i‖² of the surrogate where C is "auto", and the most that it is
-_LEAST = 1.0  # the least κ: below it a surrogate says next to nothing
-_NEAR = 0.02  # relative difference of two losses that are as good as equal
-_LOOSE = 1e-3  # gap of surrogates that only tell their loss
+_KAPPA = 10_000.0  # maximum C·Σ_i‖f_i‖² for C="auto"
+_LEAST = 1.0  # minimum κ: below it a surrogate predicts almost nothing
+_NEAR = 0.02  # relative tolerance of two losses
+_LOOSE = 1e-3  # gap of trial surrogates, of which only the loss matters
 _TRIALS = 12
 _BLOCK = 4096
 
@@ -49,17 +49,15 @@ Solve = Callable[[float, Doubles | None], Minimum]
 
 @dataclass(frozen=True)
 class SmoothSolver(SurrogateSolver):
-    """Solves ½‖W‖² + C Σ_i ℓ(W f_i, y_i) on features with the constant of the bias as a last column."""
+    """Solver of ½‖W‖² + C Σ_i ℓ(W f_i, y_i) on features with the constant of the bias as a last column."""
 
-    def _fit(
-        self, X: Floats, labels: Array, head: Head | None, C: float | Literal["auto"]
-    ) -> SurrogateSolution:
-        constant, start = self._constant(X), None
-        norms = squared_norms(X) + constant**2
-        F, targets = extended(X, constant), self._targets(labels)
+    def _fit(self, rows: ReadRows, head: Head | None, C: float | Literal["auto"]) -> Solved:
+        constant, start = self._constant(rows.read), None
+        norms = squared_norms(rows.read) + constant**2
+        F, targets = extended(rows.read, constant), self._targets(rows.labels)
         if C == "auto":
             total = float(norms.sum()) or 1.0
-            known = None if head is None else self._network_loss(head, X, targets)
+            known = None if head is None else self._network_loss(head, rows.raw, targets)
             with tqdm(desc="Choosing C", unit="trial", disable=not self.options.show_progress) as bar:
                 C, start = choose_C_by_loss(
                     self._trial(F, targets, bar), _KAPPA / total, _LEAST / total, known
@@ -67,46 +65,46 @@ class SmoothSolver(SurrogateSolver):
         check_range(C, norms)
         return self._solution(F, targets, C, start, constant)
 
-    def _refit(
-        self, X: Floats, labels: Array, lam: csr_array, C: float, constant: float | None
-    ) -> SurrogateSolution:
-        constant = self._constant(X) if constant is None else constant
-        return self._solution(extended(X, constant), self._targets(labels), C, lam.toarray(), constant)
+    def _refit(self, rows: ReadRows, lam: csr_array, C: float, constant: float | None) -> Solved:
+        constant = self._constant(rows.read) if constant is None else constant
+        return self._solution(
+            extended(rows.read, constant), self._targets(rows.labels), C, lam.toarray(), constant
+        )
 
     def _solution(
         self, F: Floats, targets: Array, C: float, start: Doubles | None, constant: float
-    ) -> SurrogateSolution:
+    ) -> Solved:
         solved, scale = self._solve(F, targets, C, start), self._scale
         weight = solved.weight * scale[:, None]
         if constant:
-            weight[:, -1] *= constant  # as it is added to logits
-        return SurrogateSolution(csr_array(solved.lam * scale), weight, C, solved.gap, None, constant)
+            weight[:, -1] *= constant  # the bias that is added to logits
+        return Solved(csr_array(solved.lam * scale), weight, C, solved.gap, None, constant)
 
     @property
     def _scale(self) -> Doubles:
-        """What λ and W are multiplied by, (K,)."""
+        """Factors (K,) of λ and W."""
         return np.ones(self.task.n_outputs)
 
     @abstractmethod
     def _targets(self, labels: Array) -> Array:
-        """Return what is fitted, of labels (N, …)."""
+        """Return the targets of the fit for labels (N, …)."""
 
     @abstractmethod
     def _network_loss(self, head: Head, X: Floats, targets: Array) -> float:
-        """Return the network's own mean loss on its training set, by its last layer."""
+        """Return the network's mean loss on its training set, by its last layer."""
 
     @abstractmethod
     def _trial(self, F: Floats, targets: Array, bar: tqdm[NoReturn]) -> Solve:
-        """Return what solves loosely, to compare losses."""
+        """Return a solver to a loose gap, to compare losses."""
 
     @abstractmethod
     def _solve(self, F: Floats, targets: Array, C: float, start: Doubles | None) -> Minimum:
-        """Solve to the gap that was asked for."""
+        """Solve to the requested gap."""
 
 
 @dataclass(frozen=True)
 class SoftmaxSolver(SmoothSolver):
-    """Solves ½‖W‖² + C Σ_i ℓ(W f_i, y_i), ℓ the cross-entropy."""
+    """Solver of ½‖W‖² + C Σ_i ℓ(W f_i, y_i) with the cross-entropy ℓ."""
 
     loss: ClassVar[str] = "softmax"
 
@@ -120,7 +118,7 @@ class SoftmaxSolver(SmoothSolver):
         X, K, limit = spanned(F), self.task.n_outputs, self.options.max_seconds
 
         def report(seconds: float, gap: float) -> None:
-            progress.tell("Trials of C", int(bar.n), 0)
+            progress.report("Trials of C", int(bar.n), 0)
 
         def solve(C: float, start: Doubles | None) -> SoftmaxSolution:
             with limited(self.options.n_threads):
@@ -145,10 +143,10 @@ class SoftmaxSolver(SmoothSolver):
 
 @dataclass(frozen=True)
 class RidgeSolver(SmoothSolver):
-    """Solves ½‖W‖² + C/2 Σ_i ‖t_i − W f_i‖², t the targets less their mean and in units of their deviation.
+    """Solver of ½‖W‖² + C/2 Σ_i ‖t_i − W f_i‖² with standardised targets t.
 
-    λ_i = C (t_i − W f_i) and W are given times the deviation, as those of a support vector regression. The
-    closed form needs no start.
+    λ_i = C (t_i − W f_i) and W are returned times the targets' standard deviation, as for a support vector
+    regression. The closed form needs no start.
     """
 
     loss: ClassVar[str] = "squares"
@@ -159,7 +157,7 @@ class RidgeSolver(SmoothSolver):
 
     @property
     def _standard(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """The targets' means and deviations: fields of every task whose loss is "squared"."""
+        """The targets' means and standard deviations, fields of every task with the loss "squared"."""
         task: Any = self.task
         return task.centre, task.scale
 
@@ -200,10 +198,10 @@ def solve_ridge(F: Doubles, t: Doubles, C: float) -> RidgeSolution:
 def choose_C_by_loss(
     solve: Solve, most: float, least: float, known: float | None
 ) -> tuple[float, Doubles | None]:
-    """Choose C, and return λ near its solution: ``most``, or less where that would fit better than the net.
+    """Choose C, and return λ near its solution: ``most``, or less if that would fit better than the network.
 
-    A surrogate with less loss on the training set than the network stands for one that learned more. The
-    loss falls as C grows, so there is one C at which it is the network's: ``known``, None if it is unknown.
+    A surrogate should not have a lower loss on the training set than the network, ``known`` (None if
+    unknown). The loss falls as C grows, so there is one C at which both are equal.
     """
     solved = solve(most, None)
     if known is None or solved.loss >= known * (1 - _NEAR):
@@ -211,7 +209,7 @@ def choose_C_by_loss(
     tried = {float(np.log(most)): solved}
 
     def surplus(log_C: float) -> float:
-        """Return log(loss / known), 0 where that is as good as 0, so that the search ends there."""
+        """Return log(loss / known), exactly 0 within the tolerance, so that the search ends."""
         if log_C not in tried:
             near, other = min(tried.items(), key=lambda item: abs(item[0] - log_C))
             tried[log_C] = solve(float(np.exp(log_C)), other.lam * np.exp(log_C - near))
@@ -219,13 +217,13 @@ def choose_C_by_loss(
         return 0.0 if abs(loss - known) <= _NEAR * known else float(np.log(loss / known))
 
     best = low = float(np.log(least))
-    if surplus(low) > 0:  # else even so it has less loss than the network
+    if surplus(low) > 0:  # otherwise even this C has a lower loss than the network
         best = brentq(surplus, low, float(np.log(most)), xtol=_NEAR, maxiter=_TRIALS, disp=False)
     return float(np.exp(best)), tried[best].lam
 
 
 def network_loss(head: Head, features: Floats, labels: Ints) -> float:
-    """Return the network's own mean cross-entropy on its training set, by its last layer."""
+    """Return the network's mean cross-entropy on its training set, by its last layer."""
     total = 0.0
     for start in range(0, len(labels), _BLOCK):
         rows = slice(start, start + _BLOCK)
@@ -236,7 +234,7 @@ def network_loss(head: Head, features: Floats, labels: Ints) -> float:
 
 
 def extended(features: Floats, constant: float) -> Floats:
-    """Return features (N, D) with a column of the constant, where there is one."""
+    """Append a column with the constant to features (N, D), unless it is 0."""
     if not constant:
         return features
     return np.concatenate([features, np.full((len(features), 1), constant, features.dtype)], axis=1)

@@ -1,4 +1,4 @@
-"""How stable the strongest training samples are: whether they stay so in halves of the training set."""
+"""Stability of the strongest training samples over random halves of the training set."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from whence.svm import solve
 from whence.svm.pairs import spread_rows
 
 ReadTests = Callable[[Any, Any, Any], tuple[Tensor, Tensor]]
-"""Returns features (B, d) and targets (B,) of tests, from inputs, targets and features as users pass them."""
+"""Function from a user's inputs, targets and features to features (B, d) and targets (B,) of tests."""
 
-_BLOCK = 1 << 22  # scores computed at a time
+_BLOCK = 1 << 22  # scores per block
 
 
 @displayed()
 class StableTopK(NamedTuple):
-    """The strongest training samples, and in how many halves each stays among them.
+    """The strongest training samples, and the number of halves in which each stays among them.
 
     Attributes
     ----------
-    top : of the whole training set
-    proponents, opponents : (B, k) int64, of the halves that hold the sample, those in which it is among the
-        k strongest of its sign; 0 where ``top`` is padded
-    halves : how many halves hold each sample
+    top : the strongest samples for the whole training set
+    proponents, opponents : (B, k) int64, the number of halves that hold the sample and in which it is among
+        the k strongest of its sign; 0 where ``top`` is padded
+    halves : number of halves that hold each sample
     """
 
     top: TopK
@@ -50,17 +50,17 @@ class StableTopK(NamedTuple):
 class Stability:
     """Surrogates on random halves of the training set, in pairs: each sample is in one half of every pair.
 
-    A half is solved from its rows of the whole solution, to a gap of ``tol``. On the demo (5,000 samples, 20
-    pairs) 99 of 100 counts at 1e-4 are those at 1e-7, and the others differ by one.
+    A half is warm-started from its rows of the full solution, and solved to a gap of ``tol``. On the demo
+    (5,000 samples, 20 pairs), 99 of 100 counts at 1e-4 equal those at 1e-7, and the others differ by one.
 
     Parameters
     ----------
-    surrogate : of the whole training set
-    features : (M, d) of the samples that took part in the fit, as the surrogate reads them
-    read_tests : reads what users pass to ``top_k``
-    halves : how many pairs, and so how many halves hold each sample
+    surrogate : surrogate of the whole training set
+    features : (M, d) transformed features of the fitted samples
+    read_tests : reads the arguments of ``top_k``
+    halves : number of pairs, which is the number of halves that hold each sample
     tol : relative duality gap of a half
-    seed : draws the halves
+    seed : seed of the halves
     """
 
     def __init__(
@@ -96,17 +96,20 @@ class Stability:
         self._lam = csc_array(hstack([lam[support] for lam in solutions], format="csc"))
 
     def top_k(self, x: Any = None, k: int = 5, target: Any = None, *, features: Any = None) -> StableTopK:
-        """Find the k strongest samples of either sign, as ``DualDA.top_k``, and how stable each is."""
+        """Find the k strongest samples of each sign, as ``DualDA.top_k``, with the stability of each.
+
+        Scores, also those of halves, are relative to the mean of the whole training set.
+        """
         k = check_count("k", k, 1, padded(len(self._surrogate.labels)))
         tests, classes = self._read_tests(x, target, features)
-        top = TopK(*strongest(self._surrogate, tests, classes, k), classes)
+        top = TopK(*strongest(self._surrogate, tests, classes, k, relative=True), classes)
         counts = [torch.zeros_like(side.indices) for side in top[:2]]
-        read = self._surrogate.stored.as_read(tests).to(self._vectors)
+        read = self._surrogate.expansion.shifted(tests, classes, relative=True).to(self._vectors)
         for c in torch.unique(classes).tolist():
             lam = torch.as_tensor(self._lam[:, c :: self._surrogate.task.n_outputs].toarray().T).to(read)
             rows = torch.nonzero(classes == c)[:, 0].to(read.device)
             for part in torch.split(rows, max(1, _BLOCK // max(1, lam.numel()))):
-                products = read[part] @ self._vectors.T + self._surrogate.constant**2
+                products = read[part] @ self._vectors.T
                 scores = products[:, None] * lam  # (tests, halves, samples)
                 for count, whole, there in zip(counts, top[:2], rank(scores.flatten(0, 1), k), strict=True):
                     ranked = self._samples[there.indices.clamp(min=0)].where(there.indices >= 0, -1)
@@ -130,7 +133,7 @@ def _solve(
     options: dict[str, Any],
     half: tuple[int, bool],
 ) -> csr_array:
-    """λ of a half as rows of all samples."""
+    """Return λ of a half, expanded to all samples."""
     pair, side = half
     members = draw_half(len(labels), seed, pair) == side
     rows = np.flatnonzero(members)

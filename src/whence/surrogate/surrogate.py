@@ -19,6 +19,7 @@ from whence.core.contents import Layout
 from whence.core.store import Arrays
 from whence.errors import InvalidInputError
 from whence.features.folder import BankPlace
+from whence.features.metric import MAP_ARRAYS, FeatureMap
 from whence.model.heads import Head
 from whence.surrogate.agreement import (
     Faithfulness,
@@ -30,8 +31,9 @@ from whence.surrogate.agreement import (
     without_part,
 )
 from whence.surrogate.changes import Change, first_labels
+from whence.surrogate.groups import SampleGroups, group_samples
 from whence.surrogate.identity import WIDTH
-from whence.surrogate.scores import Expansion, Parts, Scored, Vectors
+from whence.surrogate.scores import Contrast, Expansion, Parts, Scored, Vectors
 from whence.surrogate.solving import SurrogateSolution
 from whence.svm import CChoice
 from whence.tasks import Task
@@ -42,20 +44,20 @@ _LOGITS = 1 << 20  # computed at a time
 
 @dataclass(frozen=True, eq=False)
 class Surrogate:
-    """Weights W = Σ_i λ_i f_iᵀ next to the model's own head.
+    """Weights W = Σ_i λ_i z_iᵀ on features z = φ(f), next to the model's own head.
 
     Attributes
     ----------
-    task : what outputs and labels are
-    solution : λ (N, K), W (K, d[+1]), and how they were reached
-    stored : (S, d) features of the samples with λ_i ≠ 0, in training order, as the surrogate reads them
-    labels : (N, …)
-    head : the model's last layer, where it is known; it reads raw features
-    sketch : (N, 4 + …) of the training set, by which it is recognised
-    unseen : samples that had no part in choosing C, by which agreement is measured
-    bank : where the features of all samples lie in a cache; None where they do not
-    agreement : share of training samples that had no part in choosing C for which it names the model's class;
-        for several labels the share of labels, for regression R²; None where there are none
+    task : the task
+    solution : λ (N, K), W (K, d[+1]), and how they were computed
+    stored : (S, d) transformed features z_i of the samples with λ_i ≠ 0, in training order
+    labels : (N, …) labels of the training set
+    head : the model's last layer, if known; it reads raw features
+    sketch : (N, 4 + …) sketch of the training set, to recognise it
+    unseen : samples that had no part in choosing C, on which agreement is measured
+    bank : the place of all features in a cache, or None
+    agreement : share of unseen training samples with the model's class; for several labels the share of
+        labels, for regression R²; None without unseen samples
     history : changes of the training set since the fit, the oldest first
     """
 
@@ -71,16 +73,16 @@ class Surrogate:
     history: tuple[Change, ...] = ()
 
     effect: ClassVar[None] = None
-    """Scores are parts of an output, no predicted change of one."""
+    """Scores are parts of an output, not predicted changes."""
 
     @property
     def lam(self) -> csr_array:
-        """Global attributions λ (train, class): positive supports the class, whatever the test."""
+        """Global attributions λ (train, class): positive supports the class, for any test."""
         return self.solution.lam
 
     @property
     def coef(self) -> Doubles:
-        """Weights W (class, d), with the bias as a last column where there is one."""
+        """Weights W (class, d), with the bias as a last column if there is one."""
         return self.solution.weight
 
     @cached_property
@@ -110,22 +112,42 @@ class Surrogate:
 
     @property
     def constant(self) -> float:
-        """What follows the features to carry the bias, 0 without one: τ = λ_ic (f_i·f(x) + b²)."""
+        """The constant feature b of the bias, 0 without one: τ = λ_ic (z_i·z(x) + b²)."""
         return self.solution.constant if self.bias else 0.0
 
     @property
     def kappa(self) -> float | None:
-        """C·N·mean‖f‖², by which C compares across data sets and features; None without a bias."""
+        """C·N·mean‖z‖², which makes C comparable across data sets and features; None without a bias."""
         return self.C * int(self.task.known(self.labels).sum()) * self.constant**2 if self.constant else None
 
     @cached_property
     def expansion(self) -> Expansion:
-        """What computes scores."""
-        return Expansion(self.stored, self.support, self.lam, constant=self.constant)
+        """The computation of scores."""
+        return Expansion(
+            self.stored, self.support, self.lam, constant=self.constant, means=self.solution.means
+        )
+
+    @property
+    def grouped_by_class(self) -> bool:
+        """Whether each of ``groups`` has samples of one class; otherwise groups ignore labels."""
+        return self.task.has_classes and not self.task.of_documents
+
+    @cached_property
+    def groups(self) -> SampleGroups:
+        """Groups of similar support vectors, the same for every test."""
+        labels = self.labels[self.support]
+        if not self.grouped_by_class:
+            labels = np.zeros(len(labels), np.int64)
+        return group_samples(self.stored, labels, self.solution.means[0])
+
+    @property
+    def metric(self) -> FeatureMap:
+        """The map φ that the hyper-parameter ``metric`` learned; it transforms training samples and tests."""
+        return self.solution.metric
 
     @property
     def vectors(self) -> Tensor:
-        """The support vectors' features (S, d), all in memory; ``stored`` reads some at a time."""
+        """The support vectors' features (S, d) in memory; ``stored`` reads them in parts."""
         return self.stored.whole()
 
     @property
@@ -135,18 +157,19 @@ class Surrogate:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a manifest says besides the arrays."""
+        """The values of the manifest besides the arrays."""
         return {
             "C": self.C,
             "C_path": None if self.C_path is None else dataclasses.asdict(self.C_path),
             "gap": self.gap,
             "agreement": self.agreement,
             "constant": self.constant,
+            "reading": self.metric.facts,
             "history": [dataclasses.asdict(change) for change in self.history],
         }
 
     def arrays(self, vectors: bool = True) -> Arrays:
-        """Everything to save, with the support vectors' features or without."""
+        """Return the arrays to save, with or without the support vectors' features."""
         head = {} if self.head is None else {"head_weight": self.head.weight, "head_bias": self.head.bias}
         arrays = {
             "lam_data": self.lam.data,
@@ -157,28 +180,30 @@ class Surrogate:
             "labels": _narrowed(self.labels),
             **head,
             "sketch": self.sketch,
+            "means": self.solution.means,
+            **self.metric.arrays,
         }
         return {name: array for name, array in arrays.items() if array is not None}
 
     @classmethod
-    def restored(cls, arrays: Arrays, manifest: Any, device: str | torch.device | None, unit: bool) -> Self:
-        """Rebuild from what ``arrays`` returned and a ``SurrogateManifest``, or raise StoreError.
+    def restored(cls, arrays: Arrays, manifest: Any, device: str | torch.device | None) -> Self:
+        """Rebuild from the result of ``arrays`` and a ``SurrogateManifest``, or raise StoreError.
 
-        Where that names a bank, "vectors" is the map of its features, of all samples. With ``unit`` features
-        are read at unit length.
+        If the manifest has a bank, "vectors" is the memory map of its features for all samples.
         """
         task, labels = _checked(arrays, manifest.task_of, manifest.bank is not None), arrays["labels"]
         if labels.dtype.kind == "i":
             labels = labels.astype(np.int64)
         rows = arrays["lam_data"], arrays["lam_indices"], arrays["lam_indptr"]
         lam = csr_array(rows, shape=(len(labels), task.n_outputs))
-        known = manifest.C, manifest.gap, manifest.C_path, manifest.constant, "loaded"
-        solution = SurrogateSolution(lam, arrays["coef"], *known)
+        metric = FeatureMap.restored(arrays, manifest.reading, arrays["vectors"].shape[1])
+        known = manifest.C, manifest.gap, manifest.C_path, manifest.constant, metric, arrays["means"]
+        solution = SurrogateSolution(lam, arrays["coef"], *known, "loaded")
         head = Head(arrays["head_weight"], arrays.get("head_bias")) if "head_weight" in arrays else None
         places = None if manifest.bank is None else solution.support
-        vectors = Vectors(arrays["vectors"], places, device, unit)
+        vectors = Vectors(arrays["vectors"], places, device, metric)
         history = tuple(manifest.history)
-        first = first_labels(labels, history, task)  # raises where the history is of another set
+        first = first_labels(labels, history, task)  # raises if the history is of another set
         unseen = without_part(task, first, manifest.parameters["seed"], manifest.C_path is None)
         if history:
             unseen = still_unseen(unseen, len(first), task.known(labels))
@@ -186,11 +211,11 @@ class Surrogate:
         return cls(task, solution, vectors, labels, head, arrays["sketch"], *more)
 
     def rows(self, indices: Sequence[int]) -> Tensor:
-        """Return the rows of ``vectors`` of support vectors, by their places in the training set."""
+        """Return the rows of ``vectors`` for support vectors, by their indices in the training set."""
         return torch.as_tensor(np.searchsorted(self.support, indices), device=self.stored.like.device)
 
     def support_logits(self) -> Iterator[tuple[slice, Doubles]]:
-        """Compute the logits W f_i (s, K) of the support vectors, in float64, some at a time."""
+        """Yield the logits W z_i (s, K) of the support vectors in float64, in blocks."""
         d, size = self.stored.shape[1], max(64, _LOGITS // len(self.coef))
         for start in range(0, len(self.stored), size):
             rows = slice(start, min(start + size, len(self.stored)))
@@ -198,28 +223,52 @@ class Surrogate:
             yield rows, f @ self.coef[:, :d].T + (self.coef[:, -1] if self.bias else 0.0) + self.task.base
 
     def logits(self, features: Tensor) -> Tensor:
-        """Compute the surrogate's outputs W f(x), (B, K), and their base where there is one, in float64."""
-        read = self.stored.as_read(features)
-        return new_logits(self.coef, read) + torch.as_tensor(self.task.base, device=features.device)
+        """Compute the surrogate's outputs W z(x) (B, K), including the task's base, in float64."""
+        return self.read_logits(self.stored.transform(features))
+
+    def read_logits(self, read: Tensor) -> Tensor:
+        """Compute the same for transformed features z (B, d)."""
+        return new_logits(self.coef, read) + torch.as_tensor(self.task.base, device=read.device)
 
     def model_logits(self, features: Tensor) -> Tensor:
-        """Compute the model's own logits (B, K), or the surrogate's where the head is unknown."""
+        """Compute the model's logits (B, K), or the surrogate's if the head is unknown."""
         return self.logits(features) if self.head is None else head_logits(self.head, features)
 
-    def scored(self, features: Tensor, target: int) -> Scored:
+    def scored(self, features: Tensor, contrast: Contrast) -> Scored:
         """Score the support vectors of a class for one test with features (1, d)."""
-        row = self.expansion.sparse(features, torch.tensor([target]))
+        row = self.expansion.sparse(features, *_tensors(contrast))
         return Scored(row.indices.astype(np.int64), row.data.astype(np.float64))
 
-    def parts(self, features: Tensor, target: int, indices: Sequence[int]) -> Parts:
-        """Return what scores are at the features: λ_ic f_i on the test, λ_ic f(x) on the training sample."""
+    def parts(self, features: Tensor, contrast: Contrast, indices: Sequence[int]) -> Parts:
+        """Return scores as linear functions: λ_ic z_i of the test, λ_ic z(x) of the training sample."""
         vectors = self.stored[self.rows(indices)]
-        lam = torch.as_tensor(self.lam[list(indices)][:, [target]].toarray()[:, 0], device=vectors.device)
-        column, test = lam[:, None].to(vectors), self.stored.as_read(features).to(vectors)
-        return Parts(vectors, column * vectors, column * test, lam * self.constant**2, lam)
+        columns = self.lam[list(indices)]
+        weights = columns[:, [contrast.target]].toarray()[:, 0]
+        if contrast.against is not None:
+            weights = weights - columns[:, [contrast.against]].toarray()[:, 0]
+        lam = torch.as_tensor(weights, device=vectors.device)
+        column, test = lam[:, None].to(vectors), self.expansion.shifted(features, *_tensors(contrast))
+        return Parts(vectors, column * vectors, column * test.to(vectors), lam)
+
+    def weight_of(self, contrast: Contrast) -> Doubles:
+        """Return w_c, or w_c − w_c', (d,) without the bias."""
+        d = self.stored.shape[1]
+        weight = self.coef[contrast.target, :d]
+        return weight if contrast.against is None else weight - self.coef[contrast.against, :d]
+
+    def base_value(self, contrast: Contrast) -> float:
+        """Return the base value: the logit, or difference of two, minus the sum of scores."""
+        target, against, relative = contrast
+        base = self.task.base - (0.0 if against is None else self.task.base[against])
+        if not relative:
+            return float(base[target])
+        mean = self.solution.means[0 if against is None else 1 + against]
+        biases = self.coef[:, -1] if self.bias else np.zeros(len(self.coef))
+        bias = biases[target] - (0.0 if against is None else biases[against])
+        return float(base[target] + self.weight_of(contrast) @ mean + bias)
 
     def self_influence(self) -> Tensor:
-        """λ_{i,y_i}‖f_i‖² of every training sample, (N,); for other tasks with Σ_c |λ_ic|, as a rule."""
+        """Compute λ_{i,y_i}‖z_i‖² of every training sample, (N,); other tasks use label weights of theirs."""
         weights = self.task.label_weights(self.lam[self.support])
         norms = self.stored.squared_norms() + self.constant**2
         out = norms.new_zeros(len(self.labels))
@@ -230,12 +279,12 @@ class Surrogate:
         """Compare with the model's output (B, K) for features (B, d); None computes it by the head."""
         if self.head is None:
             raise InvalidInputError(
-                "'head' must be known to compare the surrogate with the model. It is not: pass "
+                "'head' must be known to compare the surrogate with the model. Got None. Pass "
                 "head=(weight, bias) to FeatureBank.of, or use fit(model, data)."
             )
         theirs = head_logits(self.head, features) if logits is None else logits
         if self.task.has_classes:
-            return faithfulness(self.coef, self.head, self.stored.as_read(features), theirs)
+            return faithfulness(self.coef, self.head, self.stored.transform(features), theirs)
         agreement, alike = self.task.compare_outputs(
             self.logits(features).cpu().numpy(), theirs.double().cpu().numpy()
         )
@@ -243,21 +292,28 @@ class Surrogate:
         return Faithfulness(agreement, None, alignment, alike, len(features))
 
 
+def _tensors(contrast: Contrast) -> tuple[Tensor, Tensor | None, bool]:
+    """Return a contrast as tensors of a batch of one."""
+    against = None if contrast.against is None else torch.tensor([contrast.against])
+    return torch.tensor([contrast.target]), against, contrast.relative
+
+
 def _narrowed(values: Array) -> Array:
-    """Return integers in the smallest type that has room for them; other values unchanged."""
+    """Convert integers to the smallest sufficient dtype; other values are unchanged."""
     if values.dtype.kind != "i":
         return values
     return values.astype(np.min_scalar_type(-int(values.max(initial=0)) - 1))
 
 
 def _checked(arrays: Arrays, task_of: Callable[[int], Task], mapped: bool) -> Task:
-    """Return the task of saved arrays, which are then safe to compute with, or raise StoreError.
+    """Validate saved arrays and return their task, or raise StoreError.
 
-    Vectors that are ``mapped`` are of all samples, and their checksum was compared before.
+    ``mapped`` vectors are of all samples, and their checksum was compared before.
     """
-    names = {"lam_data", "lam_indices", "lam_indptr", "coef", "vectors", "labels", "sketch"}
+    names = {"lam_data", "lam_indices", "lam_indptr", "coef", "vectors", "labels", "sketch", "means"}
     head = {"head_weight", "head_bias"} & arrays.keys()
-    contents.check_names(arrays, names | ({"head_weight"} if head else set()), head)
+    more = {f"metric_{name}" for name in MAP_ARRAYS}
+    contents.check_names(arrays, names | ({"head_weight"} if head else set()), head | more)
     sizes: dict[str, int] = {}
     shapes: Layout = {"coef": ("K", "columns"), "vectors": ("S", "d"), **HEAD_LAYOUT}
     layout = {name: shape for name, shape in shapes.items() if name in arrays}
@@ -269,6 +325,8 @@ def _checked(arrays: Arrays, task_of: Callable[[int], Task], mapped: bool) -> Ta
     if K < 1 or sizes["d"] < 1 or extra not in (0, 1):
         raise contents.refused(f"'coef' must have a column per feature and perhaps one more, and has {extra}")
     task, labels = task_of(K), arrays["labels"]
+    several = task.has_classes and not task.of_documents
+    contents.check_floats(arrays, {"means": (1 + K * several, "d")}, sizes)
     task.check_saved("labels", labels)
     used = task.known(labels)
     sketch = arrays["sketch"]

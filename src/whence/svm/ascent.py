@@ -31,17 +31,17 @@ from whence.svm.passes import (
 )
 from whence.svm.problem import Problem
 
-_LOOSE = 1e-2  # gap at which the search moves on to a larger C
+_LOOSE = 1e-2  # gap at which the search continues at a larger C
 _FACTOR = 10.0  # ratio of neighbouring C on the way up
-_DOUBLE_BELOW = 1e-4  # relative gap from which float32 products no longer carry the search
-_NEWTON_STEPS = 15  # steps that a Newton phase usually takes
+_DOUBLE_BELOW = 1e-4  # relative gap below which float32 products are too coarse for the search
+_NEWTON_STEPS = 15  # typical number of steps of a Newton phase
 _REACH = 1e15  # C·Σ‖f_i‖² up to which float64 resolves scores when every sample is at its bound
-_RUN = 64  # rows that lie together in the first sweep
-_ADDED = 1 << 16  # samples whose λ is written out at a time to add up W
-_SWEEPS = 6  # at most, before all samples are listed
-_NARROW = 0.03  # gap, as a sweep sees it, at which lists are worth keeping
-_SWEPT, _PER_SWEPT = 8, 64  # outputs that a sweep lists of a sample: at most, and one per so many
-_NEAREST = 6  # outputs of a sample that a Newton phase holds besides those with α, where all are listed
+_RUN = 64  # contiguous rows in the first sweep
+_ADDED = 1 << 16  # samples whose λ is expanded at a time to sum W
+_SWEEPS = 6  # maximum number of sweeps before all samples are listed
+_NARROW = 0.03  # gap, as estimated by a sweep, below which lists are stored
+_SWEPT, _PER_SWEPT = 8, 64  # outputs that a sweep lists per sample: at most, and one per so many
+_NEAREST = 6  # outputs per sample in a Newton phase besides those with α, if all are listed
 _PATIENCE = 40  # rounds without a better gap after which the search gives up at this C
 
 
@@ -73,23 +73,23 @@ class Ascent:
         self.W: Floats = np.zeros(problem.shape, np.float32 if small else np.float64)
         self.notes, self.probe = Notes.of(problem), Probe(problem)
         self.most = most_listed(problem)
-        self.result: PassResult | None = None  # of the last pass
+        self.result: PassResult | None = None  # result of the last pass
         self.slack = np.inf  # until the first pass
         self.widest = 0.0  # largest mean change of the scores in a round at this C
         self.gap = self.bound = 1.0
         self.n_iter = 0
         self.stages = _geometric(min(problem.C, 1.0 / float(norms.mean() or 1.0)), problem.C)
         self.best_primal = np.inf
-        self.scale = 1.0  # of W, at which its primal value is the least
+        self.scale = 1.0  # the scale of W with the least primal value
         self.by_newton = False
-        self.sigma = 0.0  # of the last Newton phase at this C
+        self.sigma = 0.0  # σ of the last Newton phase at this C
         self.copies = problem.copies()
         self.best: tuple[float, csr_array] | None = None  # the smallest gap at this C and its λ
 
-    # Where the search stands
+    # State of the search
 
     def set_C(self, C: float, scale: float) -> None:
-        """Continue at another C from ``scale`` times the present λ."""
+        """Continue at another C from ``scale`` times the current λ."""
         self.problem = replace(self.problem, C=C)
         self.kept.alpha *= scale
         self.W *= scale
@@ -112,7 +112,7 @@ class Ascent:
         self._measure(share=1.0)
 
     def beyond(self, C: float) -> bool:
-        """Whether W = Σ λ_i f_iᵀ can be lost in rounding at this C, unless it is settled at a smaller one."""
+        """Whether rounding can destroy W = Σ λ_i f_iᵀ at this C, so that a smaller one comes first."""
         return C * float(self.problem.squared_norms.sum()) > _REACH
 
     def least_C(self) -> float:
@@ -127,9 +127,9 @@ class Ascent:
     # Full passes
 
     def _measure(self, least: float = 0.0, share: float = 0.5) -> PassResult:
-        """One full pass with W(λ): update both gaps, the best primal point, the slack and what may move.
+        """Do a full pass with W(λ): update both gaps, the best primal point, the slack and the lists.
 
-        The slack is a share of the scores' mean change since the pass before, or the least that is given.
+        The slack is a share of the scores' mean change since the previous pass, or the given minimum.
         """
         C = self.problem.C
         square = self.problem.inner(self.W, self.W)
@@ -143,7 +143,7 @@ class Ascent:
         primal = 0.5 * square + C * loss
         self.gap = relative(primal, dual)
         scale = 1.0
-        # P(aW) is at least as curved as a²‖W‖²/2, which bounds what another a can gain.
+        # P(aW) is at least as curved as a²‖W‖²/2, which bounds the gain of another a.
         if (square + C * slope) ** 2 > 0.6 * square * (primal - dual):
             scale, primal = self._rescale(square, C * loss, C * slope)
         a = _without_loss(margin)
@@ -157,16 +157,19 @@ class Ascent:
         return result
 
     def _look(self, W: Floats) -> PassResult:
-        """Look at all samples with a W, and list what may move."""
+        """Score all samples with a W, and list those that may move."""
         slack = self.slack if np.isfinite(self.slack) else 0.0
-        self.result, self.kept = None, self.kept.trimmed()  # so that two long lists never stand side by side
+        self.result, self.kept = (
+            None,
+            self.kept.trimmed(),
+        )  # so that two long lists are never in memory together
         self.kept, self.result = look_at_all(
             self.problem, W, self.kept, slack, self.most, self.notes, self.parallel
         )
         return self.result
 
     def _rescale(self, square: float, loss: float, slope: float) -> tuple[float, float]:
-        """Minimise the primal over multiples a·W by secant steps on its slope; returns a and the value."""
+        """Minimise the primal over multiples a·W by secant steps on its slope; return a and the value."""
         best = (1.0, 0.5 * square + loss)
         low, at_low, high, at_high = 0.0, -np.inf, np.inf, np.inf
         a, at = 1.0, square + slope
@@ -191,7 +194,7 @@ class Ascent:
         return best
 
     def exact_weight(self) -> Doubles:
-        """W = Σ λ_i f_iᵀ of the present α, in float64."""
+        """Compute W = Σ λ_i f_iᵀ of the current α, in float64."""
         kept = self.kept
         W = np.zeros(self.problem.shape)
         for start in range(0, len(kept), _ADDED):
@@ -201,12 +204,12 @@ class Ascent:
             add_to(W, self.problem, pairs, self.problem.coefficients(part), self.parallel)
         return W
 
-    # The ways to move
+    # Moves
 
     def _sweeps(self) -> int:
-        """Sweep until lists are worth keeping; returns the products that were taken.
+        """Sweep until lists are worth storing; return the number of products.
 
-        Of many outputs a list has few, and is soon out of date; a sweep lists as it goes and keeps nothing.
+        With many outputs a list has few of them and is soon outdated; a sweep lists on the fly.
         """
         problem = self.problem
         most = max(self.most, min(problem.n_outputs // _PER_SWEPT, _SWEPT))
@@ -221,7 +224,7 @@ class Ascent:
         return visits
 
     def sweep(self, most: int) -> tuple[int, float]:
-        """Visit every sample once; returns the products that were taken, and the losses before each visit.
+        """Visit every sample once; return the number of products, and the losses before each visit.
 
         Samples come in blocks, made of runs of rows from anywhere: of many outputs those ``most`` are listed
         that have the largest scores by then.
@@ -245,7 +248,7 @@ class Ascent:
         return visits, loss
 
     def _listed(self, rows: Ints, slack: float, most: int) -> tuple[Pairs, npt.NDArray[np.int32], float]:
-        """What is to be kept of some rows, how many outputs of each may move, and the rows' losses."""
+        """Return what to store of some rows, how many outputs of each may move, and the rows' losses."""
         problem, notes = self.problem, self.notes
         size, K = problem.blocks()[0].stop, problem.n_outputs
         parts = []
@@ -260,7 +263,7 @@ class Ascent:
         return pairs, np.concatenate([part.moving for part in parts]), loss
 
     def descend(self, tol: float) -> tuple[float, float]:
-        """One round of coordinate descent; returns its cost and that of a Newton phase, in operations."""
+        """Do one round of coordinate descent; return its cost and that of a Newton phase, in operations."""
         problem = self.problem
         N, (K, D) = len(self.kept), problem.shape
         if self.result is None:
@@ -270,7 +273,7 @@ class Ascent:
             epochs = min(max(2 * N * K // max(moving.used, 1), 5), 1000)
             visits = problem.descend(moving, self.kept, self.W, epochs, self.slack, self.rng)
             del moving
-            self.result = None  # its lists are done with
+            self.result = None  # its lists are outdated
         if self.bound < _DOUBLE_BELOW and self.W.dtype == np.float32:
             self.W = self.exact_weight()
         result = self._measure()
@@ -281,7 +284,7 @@ class Ascent:
         return 8.0 * single * visits * D, _NEWTON_STEPS * digits * step
 
     def newton(self, tol: float, spread: float) -> None:
-        """Newton steps over the samples nearest to a change."""
+        """Do Newton steps over the samples nearest to a change."""
         problem = self.problem
         if self.W.dtype == np.float32:
             self.W = self.exact_weight()
@@ -321,7 +324,7 @@ class Ascent:
         return time.perf_counter() > self.deadline
 
     def rounds(self, tol: float, last: bool = True) -> Iterator[None]:
-        """Move until the gap, or on the way to a larger C the bound, is at most tol or stops falling.
+        """Move until the gap (or, at a smaller C, the bound) is at most tol or stops falling.
 
         Yields after every round.
         """
@@ -348,7 +351,7 @@ class Ascent:
                 cost, newton_cost = self.descend(tol)
                 left = self._left(last)
                 if tried >= 2 and left > tol:
-                    # A round in which the gap rises may stand between two in which it falls.
+                    # The gap may rise in one round between two in which it falls.
                     rate = np.log(before / left) if left < before else 0.5 * np.log(earlier / left)
                     more = np.log(left / tol) / rate if rate > 0.0 else np.inf
                     self.by_newton = newton_cost < cost * more
@@ -364,7 +367,7 @@ class Ascent:
         return self.gap if last else self.bound
 
     def run(self, tol: float) -> Iterator[None]:
-        """The whole search; yields after every round."""
+        """Run the whole search; yields after every round."""
         if self.result is None:
             self.set_C(self.stages[0], 0.0)
         stages = [C for C in self.stages if not self.beyond(C)] or self.stages[:1]
@@ -375,14 +378,14 @@ class Ascent:
                 self.widest = 0.0
             last = stages[-1] == C
             yield from self.rounds(tol if last else _LOOSE, last)
-            # Where no sample is at its bound, a larger C has the same solution.
+            # If no sample is at its bound, a larger C has the same solution.
             if not last and self.least_C() < 0.5 * C:
                 yield from self.rounds(tol)
                 if self.least_C() < 0.9 * C:
                     return
 
     def _settle(self, C: float) -> None:
-        """Go back to the best λ, or bring a search that ended on its way to the C that was asked for."""
+        """Return to the best λ, or finish a search that ended at a smaller C."""
         if self.best is not None and self.best[0] < self.gap:
             self.gap, lam = self.best
             self.kept, _ = self.problem.begin(lam)
@@ -395,7 +398,7 @@ class Ascent:
             self.set_C(C, 1.0 if stay else self._best_scale(C / self.problem.C))
 
     def certificate(self, C: float, tol: float) -> Certificate:
-        """λ for C made exactly feasible and equal for copies, with P(W(λ)) and D(λ) recomputed in float64.
+        """Return an exactly feasible λ for C, equal for copies, with P(W(λ)) and D(λ) recomputed in float64.
 
         Where the gap is above ``tol`` and the multiple of λ whose W has no loss is feasible and better, the
         search goes over to that one.
@@ -420,11 +423,11 @@ class Ascent:
 
 
 def _geometric(first: float, last: float) -> list[float]:
-    """The values of C to go through, each about ten times the one before."""
+    """Return the values of C on the way, each about ten times the previous one."""
     steps = max(int(np.ceil(np.log(last / first) / np.log(_FACTOR) - 0.5)), 0)
     return [last * _FACTOR ** (k - steps) for k in range(steps)] + [last]
 
 
 def _without_loss(margin: float) -> float:
-    """The multiple of W, given its least margin, that has no loss at all; infinite where there is none."""
+    """Return the multiple of W, given its least margin, that has no loss; infinite if there is none."""
     return (1.0 + 1e-12) / margin if margin > 0.0 else np.inf

@@ -1,4 +1,4 @@
-"""The multiclass machine as an estimator of scikit-learn."""
+"""The multiclass machine as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class CrammerSingerSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     C
         Weight of the losses.
     fit_intercept
-        Append a constant to the features, whose weight is penalised as the others.
+        Append a constant to the features; its weight is penalised like the others.
     intercept_scaling
-        That constant.
+        The constant.
     tol
         Relative duality gap to reach.
     max_seconds
-        After this time the best solution so far is taken, with a warning; None for no limit.
+        Time limit, after which the best solution so far is used, with a warning; None for no limit.
     n_jobs
         Threads; None for all cores.
     random_state
-        Seed of the solver; the same one repeats a fit to the bit.
+        Seed of the solver; equal seeds repeat a fit to the bit.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class CrammerSingerSVC(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Any) -> Doubles:
-        """Scores (N, K) of the classes; of two classes (N,), positive for the second."""
+        """Compute scores (N, K) of the classes; for two classes (N,), positive for the second."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         scores: Doubles = X @ self.coef_.T + self.intercept_

@@ -1,4 +1,4 @@
-"""Checks of what a problem is made of: features, C, the bias and a model's head; copies among samples."""
+"""Checks of features, C, the bias and a model's head, and the search for copies among samples."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from whence.core.checks import as_int64, check_count, check_positive, real_array
 from whence.errors import InvalidInputError
 
 MOST_OUTPUTS = 1 << 20
-_UNNAMED = 1000  # classes that labels may speak of without a sample for each
-_LARGEST = 1e100  # of what is squared on the way
+_UNNAMED = 1000  # maximum number of classes without a sample
+_LARGEST = 1e100  # maximum of squared numbers
 
 
 def check_bias(bias: bool | float) -> float:
-    """Return the constant that follows the features: 1 for True, 0 for False, or a number above 0."""
+    """Return the constant that is appended to the features: 1 for True, 0 for False, or a number above 0."""
     if isinstance(bias, bool | np.bool_):
         return float(bias)
     if not isinstance(bias, float | np.floating) or not 0 < bias < _LARGEST:
@@ -26,7 +26,7 @@ def check_bias(bias: bool | float) -> float:
 
 
 def spread(features: Floats) -> float:
-    """The root mean square distance of features (N, d) from their mean, 1 if all are 0.
+    """Return the root mean square distance of features (N, d) from their mean, 1 if all are 0.
 
     It follows their scale and is blind to a common offset. Of features that are all but equal it is a
     millionth of their norm, below which rounding would decide.
@@ -37,7 +37,7 @@ def spread(features: Floats) -> float:
 
 
 def length(features: Floats) -> float:
-    """The root mean square norm of features (N, d), 1 if all are 0."""
+    """Return the root mean square norm of features (N, d), 1 if all are 0."""
     return float(np.sqrt(np.mean(squared_norms(features)))) or 1.0
 
 
@@ -81,7 +81,7 @@ def check_labels(labels: npt.ArrayLike, n: int) -> Ints:
 
 
 def check_n_classes(n_classes: int | None, labels: Ints) -> int:
-    """Return the number of classes, read off the labels when None, or raise."""
+    """Return the number of classes, from the labels if None, or raise."""
     top = int(labels.argmax())
     if n_classes is None:
         K = int(labels[top]) + 1
@@ -126,18 +126,8 @@ def check_head(
     return weight, bias
 
 
-def check_lengths(lengths: Any, n: int) -> Doubles:
-    """Return what n rows of features were divided by, (n,), or raise unless all are above 0."""
-    array = real_array("lengths", lengths)
-    if array.shape != (n,) or not ((array > 0) & (array < np.inf)).all():
-        raise InvalidInputError(
-            f"'lengths' must be {n} finite numbers above 0, one per row of 'features'. Got {shown(lengths)}."
-        )
-    return array.astype(np.float64)
-
-
 def check_range(C: float, norms: Doubles) -> None:
-    """Raise where squares of the numbers in play would leave float64."""
+    """Raise if squares of the numbers would overflow float64."""
     i = int(norms.argmax())
     if norms[i] > _LARGEST:
         raise InvalidInputError(
@@ -152,7 +142,7 @@ def check_range(C: float, norms: Doubles) -> None:
 
 
 def check_sizes(X: Floats, C: float, bias: bool | float) -> tuple[float, float, Doubles]:
-    """Return C, the constant that follows features (N, d), and ‖f_i‖² with it, or raise."""
+    """Return C, the constant appended to features (N, d), and ‖f_i‖² with it, or raise."""
     C, constant, norms = check_C(C), check_bias(bias), squared_norms(X)
     norms += constant**2
     check_range(C, norms)
@@ -160,8 +150,8 @@ def check_sizes(X: Floats, C: float, bias: bool | float) -> tuple[float, float, 
 
 
 def squared_norms(X: Floats) -> Doubles:
-    """‖f_i‖² in float64; raises on NaN, infinity and overflow."""
-    from whence.svm import loops  # compiled, which takes long to import
+    """Compute ‖f_i‖² in float64; raise on NaN, infinity and overflow."""
+    from whence.svm import loops  # compiled, and slow to import
 
     norms = np.empty(len(X))
     loops.squared_norms(X, norms)
@@ -181,9 +171,9 @@ def squared_norms(X: Floats) -> Doubles:
 
 
 def find_copies(features: Floats, norms: Doubles, labels: Ints) -> list[Ints]:
-    """Return the samples of every group of copies, equal in features and label, each ascending.
+    """Return the groups of copies, samples with equal features and label, each ascending.
 
-    Only rows of equal squared norm are compared, which are few unless features are integers.
+    Only rows of equal squared norm are compared; there are few unless features are integers.
     """
     order = np.argsort(norms)
     starts = np.concatenate([[0], np.flatnonzero(np.diff(norms[order])) + 1, [len(order)]])
@@ -191,7 +181,7 @@ def find_copies(features: Floats, norms: Doubles, labels: Ints) -> list[Ints]:
     for k in np.flatnonzero(np.diff(starts) > 1):
         places: dict[tuple[int, bytes], list[int]] = {}
         for i in np.sort(order[starts[k] : starts[k + 1]]).tolist():
-            # Adding zero makes −0.0 and 0.0, which are equal, the same bytes.
+            # Adding zero gives −0.0 and 0.0, which are equal, the same bytes.
             places.setdefault((labels[i], (features[i] + 0.0).tobytes()), []).append(i)
         groups += [np.array(rows) for rows in places.values() if len(rows) > 1]
     return groups

@@ -1,4 +1,4 @@
-"""How alike the outputs of two models are, block by block of the rows that they are compared on."""
+"""Agreement and similarity of the outputs of two models, computed in blocks of rows."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 HeadLayer = tuple[Floats, Floats | None]
 """A model's last layer: weight (K, d), and bias (K,) or None."""
 Judge = Callable[[Doubles], tuple[float, float | None]]
-"""Compares W (K, d[+1]), the bias last, with a model's head: agreement and likeness."""
+"""Function that compares W (K, d[+1]), the bias last, with a model's head: agreement and similarity."""
 
-# What ``Problem.compare`` measures, by what samples are labelled with: agreement and likeness.
+# The measures of ``Problem.compare`` by kind of labels: agreement and similarity.
 CLASSES = "agreement", "logit cosine"
 LABELS = "agreement", "logit correlation"
 NUMBERS = "R²", "rank correlation"
 
-_BYTES = 1 << 24  # of the outputs held at a time
-_JUDGED_BYTES = 1 << 26  # of the logits of a head of very many classes
+_BYTES = 1 << 24  # bytes of outputs in memory at a time
+_JUDGED_BYTES = 1 << 26  # bytes of the logits of a head with many classes
 
 
 def judged(
@@ -31,12 +31,11 @@ def judged(
     rows: Ints,
     weight: Doubles,
     head: HeadLayer | None,
-    lengths: Doubles | None = None,
+    before: Floats | None = None,
 ) -> tuple[float, float | None]:
     """Compare W (K, d[+1]), the bias last, with a model's head on some rows, by ``Problem.compare``.
 
-    The head reads features times their ``lengths`` (N,), by which they were divided; None where they were
-    not.
+    ``before`` (N, d) are the features as the head reads them, where the problem's are others.
     """
     d = problem.features.shape[1]
     own: HeadLayer = weight[:, :d], weight[:, d] if weight.shape[1] > d else None
@@ -47,8 +46,8 @@ def judged(
         for start in range(0, len(rows), size):
             block = rows[start : start + size]
             f = problem.features[block].astype(np.float64)
-            before = f if lengths is None else f * lengths[block, None]
-            yield _outputs(f, *own), None if theirs is None else _outputs(before, *theirs)
+            raw = f if before is None else before[block].astype(np.float64)
+            yield _outputs(f, *own), None if theirs is None else _outputs(raw, *theirs)
 
     return problem.compare(parts(), rows)
 
@@ -65,7 +64,7 @@ def with_bias(layer: HeadLayer) -> Doubles:
 
 
 class Likeness:
-    """The likeness of logits that come in parts.
+    """Similarity of logits that arrive in blocks.
 
     It is the mean cosine of the rows; with two classes, where that is ±1, the correlation of the margins, 0
     where one is constant.
@@ -76,7 +75,7 @@ class Likeness:
         self._margins: list[Doubles] = []
 
     def add(self, a: Floats, b: Floats) -> None:
-        """Take logits (n, K) of both models for some more rows."""
+        """Add logits (n, K) of both models for more rows."""
         self._n += len(a)
         if a.shape[1] > 2:
             self._cosines += len(a) * mean_cosine(a, b)
@@ -85,7 +84,7 @@ class Likeness:
 
     @property
     def value(self) -> float | None:
-        """The likeness so far, None before the first row."""
+        """The similarity so far, None before the first row."""
         if not self._n:
             return None
         if not self._margins:
@@ -95,7 +94,7 @@ class Likeness:
 
 
 def correlation(a: Floats, b: Floats) -> float:
-    """Correlation of two arrays' columns (n, K), a mean over columns; 0 where one is constant."""
+    """Return the mean correlation of two arrays' columns (n, K); 0 for constant columns."""
     a, b = a - a.mean(axis=0), b - b.mean(axis=0)
     lengths = np.linalg.norm(a, axis=0) * np.linalg.norm(b, axis=0)
     products = np.einsum("ic,ic->c", a, b)
@@ -103,21 +102,21 @@ def correlation(a: Floats, b: Floats) -> float:
 
 
 def rank_correlation(a: Floats, b: Floats) -> float:
-    """Spearman's correlation of two arrays' columns (n, K), a mean over columns; 0 where one is constant."""
-    from scipy.stats import rankdata  # takes long to import
+    """Return Spearman's mean correlation of two arrays' columns (n, K); 0 for constant columns."""
+    from scipy.stats import rankdata  # slow to import
 
     return correlation(rankdata(a, axis=0), rankdata(b, axis=0))
 
 
 def explained(a: Floats, b: Floats) -> float:
-    """R², the share of the variance of b (n, K) that a explains, at least 0, a mean over columns."""
+    """Return the mean R² over columns: the share of the variance of b (n, K) that a explains, at least 0."""
     left, all_of_it = ((b - a) ** 2).sum(axis=0), ((b - b.mean(axis=0)) ** 2).sum(axis=0)
     share = np.divide(left, all_of_it, out=(left > 0).astype(np.float64), where=all_of_it > 0)
     return float(np.maximum(1.0 - share, 0.0).mean())
 
 
 def mean_cosine(a: Floats, b: Floats) -> float:
-    """Mean over rows of the cosine between a and b, both centred over classes; 0 where one is constant."""
+    """Return the mean cosine between rows of a and b, both centred over classes; 0 for constant rows."""
     a = a - a.mean(axis=1, keepdims=True)
     b = b - b.mean(axis=1, keepdims=True)
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
@@ -126,7 +125,7 @@ def mean_cosine(a: Floats, b: Floats) -> float:
 
 
 class VocabularyJudge:
-    """Compares W (K, d[+1]), the bias last, with a model's head on rows, where classes lack samples.
+    """Compare W (K, d[+1]), the bias last, with a model's head on rows, if some classes have no samples.
 
     All classes without a sample have the same row of W, so that one of them stands for all. What depends on
     the head alone is computed once: its classes, and Σ_c v_c v_cᵀ. With rows f, and w_c and v_c less their
@@ -147,7 +146,7 @@ class VocabularyJudge:
     ) -> None:
         absent = np.flatnonzero(~present)
         self._used = np.sort(np.append(np.flatnonzero(present), absent[0]))
-        self._place = int(np.searchsorted(self._used, absent[0]))  # of the one that stands for the others
+        self._place = int(np.searchsorted(self._used, absent[0]))  # one absent class represents all
         self._times = np.ones(len(self._used))
         self._times[self._place] = len(absent)
         self._rows, self._before = (_with_one(each) for each in (rows, before))
@@ -161,7 +160,7 @@ class VocabularyJudge:
             self._head[self._place] = whole[absent].sum(axis=0)
 
     def __call__(self, weight: Doubles) -> tuple[float, float | None]:
-        """Return the share of rows with the same class first, and the mean cosine of the centred logits."""
+        """Return the share of rows with the same predicted class, and the mean cosine of centred logits."""
         d = self._rows.shape[1] - 1
         W = with_bias((weight[self._used, :d], weight[self._used, d] if weight.shape[1] > d else None))
         agreement = float(np.mean(self._used[_firsts(self._rows, W)] == self._classes))
@@ -176,14 +175,14 @@ class VocabularyJudge:
 
 
 def _firsts(rows: Doubles, weight: Doubles) -> Ints:
-    """The class (n,) of the largest logit of each row, some rows at a time."""
+    """Return the class (n,) of the largest logit of each row, in blocks."""
     size = max(64, _JUDGED_BYTES // (8 * len(weight)))
     parts = [(rows[start : start + size] @ weight.T).argmax(axis=1) for start in range(0, len(rows), size)]
     return np.concatenate(parts)
 
 
 def _forms(rows: Doubles, matrix: Doubles, others: Doubles) -> Doubles:
-    """fᵀ M g (n,) of each row f and its other g."""
+    """Compute fᵀ M g (n,) for each row f and its counterpart g."""
     return np.asarray(np.einsum("nd,nd->n", rows @ matrix, others))
 
 

@@ -1,4 +1,4 @@
-"""Compiled loops that any problem can use.
+"""Compiled loops for any problem.
 
 They release the GIL, so that blocks of rows can run side by side in threads. ``bias`` is the constant that
 follows the features, 0 without one.
@@ -9,13 +9,13 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-# Reassociation lets sums vectorise; NaN and infinity keep their meaning.
+# Reassociation allows vectorised sums; NaN and infinity keep their meaning.
 jit = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
 
 
 @jit
 def dot(w, f, d):
-    """w · f over the first d entries, in w's precision."""
+    """Return w · f over the first d entries, in w's precision."""
     a = w.dtype.type(0)
     for j in range(d):
         a += w[j] * f[j]
@@ -24,7 +24,7 @@ def dot(w, f, d):
 
 @jit
 def dot_pair(w0, w1, f, d):
-    """Two products at once: f is read once, which is worth a third on wide registers."""
+    """Return two products at once: f is read once, a third faster with wide registers."""
     a0 = w0.dtype.type(0)
     a1 = w0.dtype.type(0)
     for j in range(d):
@@ -60,7 +60,7 @@ def gather_scores(W, classes, m, f, d, bias, out):
 
 @jit
 def random_below(state, n):
-    """A pseudo-random integer in [0, n), by a 64-bit xorshift step on state, an array of one uint64."""
+    """Return a pseudo-random integer in [0, n), by a 64-bit xorshift step on state, one uint64."""
     x = state[0]
     x ^= x << np.uint64(13)
     x ^= x >> np.uint64(7)
@@ -71,7 +71,7 @@ def random_below(state, n):
 
 @jit
 def squared_norms(X, out):
-    """‖f_i‖² of every row, in float64."""
+    """Return ‖f_i‖² of every row, in float64."""
     for i in range(X.shape[0]):
         f = X[i]
         total = 0.0
@@ -83,7 +83,7 @@ def squared_norms(X, out):
 
 @jit
 def inner(A, B):
-    """Σ A_cj B_cj in float64."""
+    """Return Σ A_cj B_cj in float64."""
     total = 0.0
     for c in range(A.shape[0]):
         a, b = A[c], B[c]
@@ -96,7 +96,7 @@ def inner(A, B):
 def add_weight(X, rows, ptr, outputs, data, bias, first, last, out):
     """out[:, first:last] += Σ_i λ_i f_iᵀ in these columns, with λ of some rows in compressed rows.
 
-    Every number is added up in the order of the rows, whoever adds up the other columns.
+    Every number is summed in the order of the rows, independently of who sums the other columns.
     """
     d = X.shape[1]
     stop = min(last, d)
@@ -123,7 +123,7 @@ def gather_all(X, rows, ptr, outputs, bias, W, out):
 
 @jit
 def carry(ptr, outputs, alpha, rows, new_ptr, new_outputs, out):
-    """out = α of listed outputs of some rows: 0 of those that were not kept."""
+    """out = α of listed outputs of some rows: 0 for outputs that were not kept."""
     for o in range(len(rows)):
         i = rows[o]
         for p in range(new_ptr[o], new_ptr[o + 1]):
@@ -136,7 +136,7 @@ def carry(ptr, outputs, alpha, rows, new_ptr, new_outputs, out):
 
 @jit
 def trim(ptr, outputs, alpha, new_ptr, new_outputs, new_alpha, fill):
-    """Copy the entries with α ≠ 0 and the first one of each row; only counts unless ``fill``."""
+    """Copy the entries with α ≠ 0 and the first one of each row; only count them unless ``fill``."""
     q = 0
     for i in range(len(ptr) - 1):
         for p in range(ptr[i], ptr[i + 1]):

@@ -1,4 +1,4 @@
-"""Second order: semismooth Newton on the augmented Lagrangian of the dual, over some of the samples.
+"""Semismooth Newton on the augmented Lagrangian of the dual, over some of the samples.
 
 With the other samples' λ held fixed, a proximal step from the centre a⁰ with step size σ maximises the dual
 less ‖a − a⁰‖²/2σ. In W this is a smooth convex problem with gradient W − W(a), where a_i is the projection of
@@ -17,12 +17,12 @@ from whence.svm.passes import Rows
 
 _MAX_PROXIMAL = 12
 _MAX_STEPS = 40  # Newton steps within one proximal step
-_ENOUGH_STEPS = 25  # after which the other samples are looked at again
-_ACCURACY = 0.1  # of a Newton step, and of a line search
-_FINAL_ACCURACY = 1e-2  # of a Newton step when only W − W(a) is left to close
+_ENOUGH_STEPS = 25  # steps after which all samples are checked again
+_ACCURACY = 0.1  # accuracy of a Newton step, and of a line search
+_FINAL_ACCURACY = 1e-2  # accuracy of a Newton step when only W − W(a) remains
 # σ next to its first value; further, a⁰ + σ g has lost a⁰'s digits
 _STEEP_START, _STEEPEST = 1e4, 1e7
-_SHARPNESS = 1.5  # change of g that the first σ turns into a typical λ
+_SHARPNESS = 1.5  # change of g that the first σ converts to a typical λ
 
 
 class Phase:
@@ -48,7 +48,7 @@ class Phase:
         self.g = problem.gradient(rows.scores(W), self.pairs)
 
     def run(self, target: float, out_of_time: Callable[[], bool]) -> Doubles:
-        """Step until W(α)'s own gap over these samples is at most ``target``; returns α (P,)."""
+        """Step until the gap of W(α) over these samples is at most ``target``; return α (P,)."""
         system = self.problem.system(self.rows)
         steps = 0
         for _ in range(_MAX_PROXIMAL):
@@ -68,26 +68,26 @@ class Phase:
                 self.W = self.W + t * step
                 dg *= t
                 self.g += dg
-                del dg  # before the next one is made: these are long where many samples move
+                del dg  # free memory before the next one is made
                 steps += 1
             if done or steps > _ENOUGH_STEPS:
                 break
             self.centre = self.a.copy()
             self.sigma = min(3.0 * self.sigma, self.steepest)
-        # A large σ leaves rounding in the sums, which would part W from W(λ).
+        # A large σ leaves rounding errors in the sums, which would separate W from W(λ).
         self.problem.repair(self.a, self.pairs)
         return self.a
 
     def _own_gap(self, residual: Doubles) -> float:
-        """The gap over these samples with W(a) = W − residual instead of W."""
+        """Return the gap over these samples with W(a) = W − residual instead of W."""
         return self.problem.slackness(self.a, self.g - self.rows.scores(residual), self.pairs)
 
     def _project(self, t: float, dg: Doubles) -> None:
-        """a = projection of centre + σ (g + t·dg)."""
+        """Return a = projection of centre + σ (g + t·dg)."""
         self.problem.project(self.centre, self.sigma, self.g, t, dg, self.pairs, self.a)
 
     def _line_search(self, residual: Doubles, step: Doubles, dg: Doubles) -> float:
-        """A length at which the slope of the smooth objective along ``step`` has fallen to a tenth."""
+        """Return a step at which the slope of the smooth objective along ``step`` has fallen to a tenth."""
         problem, inner = self.problem, self.rows.inner
         linear, square = inner(self.W - self.fixed, step), inner(step, step)
 

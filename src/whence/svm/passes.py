@@ -1,4 +1,4 @@
-"""Passes over samples: in threads, with sums that do not depend on them."""
+"""Passes over samples in threads, with sums that do not depend on the threads."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from whence.svm import loops
 from whence.svm.pairs import Kept, Pairs, row_int
 from whence.svm.problem import Losses, Moving, Problem, Seen
 
-_SMALL = 1 << 20  # products in a pass over all samples and outputs that end before threads have begun
+_SMALL = 1 << 20  # products in a pass that is too short for threads
 _PART_BYTES = 1 << 20
-_PROBED = 1 << 14  # scores that show how far all of them moved
-_FEWEST = 32  # samples that these are of
-_FASTER = 4  # how many scores a matrix product makes in the time of one that is made by itself
-_ALL_LISTED = 10  # outputs that are all listed where they may all move
-_LEAST_LISTED, _MOST_LISTED = 4, 32  # of more outputs, so many besides those with α
-_PER_LISTED = 64  # features for which one is listed; half as many where outputs are
-_PER_PASS = 256  # times as many as are listed, so that passes take longer than what is done with a list
+_PROBED = 1 << 14  # scores that measure how far all of them moved
+_FEWEST = 32  # minimum number of samples of these scores
+_FASTER = 4  # speed-up of scores by a matrix product
+_ALL_LISTED = 10  # number of outputs up to which all are listed
+_LEAST_LISTED, _MOST_LISTED = 4, 32  # listed outputs besides those with α, if there are more
+_PER_LISTED = 64  # features per listed output; half as many if outputs are
+_PER_PASS = 256  # outputs per listed one, so that passes take longer than the work with a list
 
 
 @dataclass(frozen=True)
 class Parallel:
-    """Maps over items in threads, or in turn without a pool; results come in order."""
+    """A map over items in threads, or sequential without a pool; results are in order."""
 
     pool: Executor | None = None
     threads: int = 1
 
     def __call__(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        """Return what a function makes of each item."""
+        """Return the results of a function for all items."""
         if self.pool is None:
             return [function(item) for item in items]
         return list(self.pool.map(function, items))
 
 
 def in_threads(pool: Executor, threads: int, problem: Problem) -> Parallel:
-    """Return what maps over items in threads, or in turn where a pass is too short."""
+    """Return a map in threads, or a sequential one if a pass is too short."""
     long = len(problem.features) * int(np.prod(problem.shape)) >= _SMALL
     return Parallel(pool, threads) if long and threads > 1 else Parallel()
 
 
 def score(problem: Problem, W: Floats, rows: slice | Ints) -> Floats:
-    """W f_i of some rows, (n, K), in W's precision."""
+    """Compute W f_i for some rows, (n, K), in W's precision."""
     d = problem.features.shape[1]
     scores: Floats = problem.features[rows].astype(W.dtype, copy=False) @ W[:, :d].T
     if problem.bias:
@@ -58,16 +58,16 @@ def score(problem: Problem, W: Floats, rows: slice | Ints) -> Floats:
 
 
 def most_listed(problem: Problem) -> int:
-    """How many outputs of a sample are listed at most, besides those with α."""
+    """Return the maximum number of listed outputs per sample, besides those with α."""
     K = problem.n_outputs
     if K <= _ALL_LISTED:
         return K - 1
-    wide = int(problem.features.shape[1]) // _PER_LISTED  # so that lists are short next to the features
+    wide = int(problem.features.shape[1]) // _PER_LISTED  # so that lists are short compared with the features
     return min(max(wide, min(K // _PER_PASS, 2 * wide), _LEAST_LISTED), _MOST_LISTED)
 
 
 class Probe:
-    """Shows by some samples how far the scores moved from one pass to the next."""
+    """Estimates from some samples how far scores moved since the previous pass."""
 
     def __init__(self, problem: Problem) -> None:
         N, K = len(problem.features), problem.n_outputs
@@ -76,31 +76,31 @@ class Probe:
         self._scores = np.zeros((n, K), np.float32)
 
     def change(self, problem: Problem, W: Floats) -> float:
-        """The mean change of the scores since W was last looked at; at first since W = 0."""
+        """Return the mean change of the scores since the last call; at first since W = 0."""
         before, self._scores = self._scores, score(problem, W, self._rows).astype(np.float32)
         return float(np.abs(self._scores - before).mean())
 
 
 @dataclass(frozen=True)
 class PassResult:
-    """What a pass over all samples returns."""
+    """The result of a pass over all samples."""
 
     losses: Losses
     free: int  # samples between constraints
-    pairs: int  # dimensions they can move in
+    pairs: int  # dimensions in which they can move
     moving: Moving
 
 
 @dataclass
 class Notes:
-    """What a pass writes down of every sample."""
+    """What a pass records for every sample."""
 
-    traces: Floats  # (N, trace) what the losses of a multiple of W are made of
-    near: Floats  # (N,) how far each sample is from changing, in g; −inf where it is between constraints
+    traces: Floats  # (N, trace) data from which losses of multiples of W are computed
+    near: Floats  # (N,) distance of each sample from a change, in g; −inf between constraints
 
     @classmethod
     def of(cls, problem: Problem) -> Notes:
-        """Make room for them."""
+        """Allocate the arrays."""
         N = len(problem.features)
         return cls(np.zeros((N, problem.trace), np.float32), np.zeros(N, np.float32))
 
@@ -108,7 +108,7 @@ class Notes:
 def look_at_all(
     problem: Problem, W: Floats, kept: Kept, slack: float, most: int, notes: Notes, parallel: Parallel
 ) -> tuple[Kept, PassResult]:
-    """One pass over all samples: score them block by block, and keep what may move with its α."""
+    """Do one pass over all samples: score them in blocks, and keep outputs that may move, with their α."""
 
     def one(rows: slice) -> Seen:
         places = np.arange(rows.start, rows.stop)
@@ -127,7 +127,7 @@ def look_at_all(
 
 
 def moves(ptr: Ints, moving: npt.NDArray[np.int32]) -> Moving:
-    """The samples of which the last ``moving`` (n,) outputs may move."""
+    """Return the samples whose last ``moving`` (n,) outputs may move."""
     rows = np.flatnonzero(moving).astype(row_int(len(moving)))
     stops = ptr[1:][rows].astype(row_int(int(ptr[-1])))
     return Moving(rows, stops - moving[rows], stops)
@@ -136,7 +136,7 @@ def moves(ptr: Ints, moving: npt.NDArray[np.int32]) -> Moving:
 def add_up(
     problem: Problem, pairs: Pairs, coefficients: Doubles, shape: tuple[int, int], parallel: Parallel
 ) -> Doubles:
-    """Σ_i coefficients_i f_iᵀ, (U, D), of outputs in [0, U): threads share the columns, not the sums."""
+    """Compute Σ_i coefficients_i f_iᵀ, (U, D), of outputs in [0, U): threads share columns, not sums."""
     out = np.zeros(shape)
     add_to(out, problem, pairs, coefficients, parallel)
     return out
@@ -154,7 +154,7 @@ def add_to(out: Doubles, problem: Problem, pairs: Pairs, coefficients: Doubles, 
 
 
 def relative(primal: float, dual: float) -> float:
-    """(P − D)/P; 0 where both are, since W = 0 then has no loss."""
+    """Return (P − D)/P; 0 if both are 0, since W = 0 then has no loss."""
     return (primal - dual) / primal if primal else 0.0
 
 
@@ -170,14 +170,14 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """(P − D)/P."""
+        """The relative gap (P − D)/P."""
         return relative(self.primal, self.dual)
 
 
 def certify(
     problem: Problem, lam: csr_array, parallel: Parallel, losses_of: Callable[[Doubles], Losses]
 ) -> Certificate:
-    """The certificate of a feasible λ, by what computes the losses of a W."""
+    """Compute the certificate of a feasible λ, given a function for the losses of a W."""
     weight = weight_of(problem, lam, parallel)
     square = problem.inner(weight, weight)
     losses = losses_of(weight)
@@ -187,14 +187,14 @@ def certify(
 
 
 def weight_of(problem: Problem, lam: csr_array, parallel: Parallel) -> Doubles:
-    """W = Σ λ_i f_iᵀ in float64."""
+    """Compute W = Σ λ_i f_iᵀ in float64."""
     pairs = Pairs(np.arange(lam.shape[0]), lam.indptr, lam.indices)
     return add_up(problem, pairs, lam.data, problem.shape, parallel)
 
 
 @dataclass
 class Rows:
-    """Some pairs of samples and outputs; products run over parts of the samples in parallel."""
+    """Some pairs of samples and outputs; products run in parallel over parts of the samples."""
 
     problem: Problem
     pairs: Pairs
@@ -203,13 +203,13 @@ class Rows:
     def __post_init__(self) -> None:
         there = np.zeros(self.problem.n_outputs, bool)
         there[self.pairs.outputs] = True
-        # (U,) outputs that any sample has here, ascending: W is (U, D) in what follows
+        # (U,) outputs of any sample here, ascending: W is (U, D) below
         self.used: Ints = np.flatnonzero(there)
-        # (P,) each pair's output as its place in ``used``
+        # (P,) each pair's output as an index into ``used``
         self.place: npt.NDArray[np.int32] = (np.cumsum(there, dtype=np.int32) - 1)[self.pairs.outputs]
         n, width = len(self.pairs.rows), max(64, _PART_BYTES // (8 * self.problem.shape[1]))
         self.parts = [slice(start, min(start + width, n)) for start in range(0, n, width)]
-        # Where a sample has most of the outputs, scores of all of them are made in less time than of its own.
+        # If a sample has most of the outputs, scoring all of them is faster.
         self._whole = len(self.used) * n <= _FASTER * len(self.place)
 
     @property
@@ -218,18 +218,18 @@ class Rows:
         return len(self.used), self.problem.shape[1]
 
     def inner(self, A: Doubles, B: Doubles) -> float:
-        """The inner product of two arrays like W here."""
+        """Return the inner product of two arrays like W here."""
         return self.problem.inner(A, B, self.used)
 
     def block(self, rows: Ints) -> Doubles:
-        """The features of some rows in float64, bias column included."""
+        """Return the features of some rows in float64, including the bias column."""
         d = self.problem.features.shape[1]
         block = np.full((len(rows), self.problem.shape[1]), self.problem.bias)
         block[:, :d] = self.problem.features[rows]
         return block
 
     def scores(self, W: Doubles) -> Doubles:
-        """w_c·f_i of the pairs, (P,)."""
+        """Compute w_c·f_i of the pairs, (P,)."""
         out = np.empty(len(self.place))
 
         def one(part: slice) -> None:
@@ -246,7 +246,7 @@ class Rows:
         return out
 
     def combine(self, coefficients: Doubles) -> Doubles:
-        """Σ_i coefficients_i f_iᵀ, (U, D), of one coefficient per pair."""
+        """Compute Σ_i coefficients_i f_iᵀ, (U, D), for one coefficient per pair."""
         if not self._whole:
             pairs = Pairs(self.pairs.rows, self.pairs.ptr, self.place)
             return add_up(self.problem, pairs, coefficients, self.shape, self.parallel)

@@ -1,4 +1,4 @@
-"""Solutions along C, and the choice of C that makes the surrogate agree best with the model."""
+"""Solutions along C, and the choice of C: a surrogate that agrees with the model and answers per input."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
-from whence.core.arrays import Floats, Ints
+from whence.core.arrays import Array, Floats, Ints
 from whence.core.checks import check_count, check_flag, shown, to_array
 from whence.core.display import Columns, displayed
 from whence.core.progress import bar
 from whence.errors import ChoiceWarning, ConvergenceWarning, InvalidInputError, warn
 from whence.svm.crammer_singer.problem import CrammerSinger
-from whence.svm.inputs import check_C, check_features, check_head, check_lengths, spread
+from whence.svm.inputs import check_C, check_features, check_head, spread
+from whence.svm.likeness import HeadLayer
 from whence.svm.problem import Makes, Problem
 from whence.svm.solver import Solution, check_options, solve
 
 # κ below 1 leaves every margin unreached: all samples are support vectors at their bound and W only gets
 # longer with C. By 1e6 separable features have reached their hard margin, and others hardly get sparser.
-# Half a decade is as fine as the agreement can tell apart on a few thousand rows.
+# A few thousand rows do not resolve agreement on a finer path than half a decade.
 _KAPPAS = tuple(10.0 ** (e / 2) for e in range(13))
 # Every C is solved to the next of these gaps until agreement and cosine no longer move: most are done at the
 # second, and features that hardly differ need the last. There is no limit of time, so that no clock
@@ -33,7 +35,9 @@ _MANY, _ROUGH = 1_000, (1e-3, 1e-4)  # with more outputs, where gaps cost most, 
 # 60,000 it is one whose surrogate of all of them is neither the most faithful nor the sparsest.
 _ROWS, _FEW_ROWS = 20_000, 3_000
 _STILL = 1e-3
-_COSINE_TIE = 0.01
+_MARGIN = 0.01  # of the best agreement, given up for answers that depend on the input
+_ENOUGH, _FEW = 0.95, 50  # agreement that needs no warning at an edge; rows too few to choose by
+_ASKED = 500  # rows whose strongest samples are looked at
 
 
 def solve_path(
@@ -70,13 +74,15 @@ class PathPoint:
     ----------
     C : in the units of the whole training set
     kappa : C·N·mean‖f − f̄‖², the same setting without units
-    agreement : share of scored rows where surrogate and model name the same class; of numbers R²
+    agreement : share of scored rows where surrogate and model predict the same class; for regression R²
     logit_cosine : mean cosine of their logits, centred over classes, or with two classes the correlation of
-        their margins; of many labels the correlation of logits, of numbers that of ranks; None without the
-        model's head
-    support : share of the subsample that are support vectors
+        their margins; for multi-label tasks the correlation of logits, for regression of ranks; None without
+        the model's head
+    specificity : number of different strongest samples of up to 500 scored rows, as a share of the rows: 1
+        if every row has its own, near 0 if all rows of a class share one
+    support : share of support vectors in the subsample
     gap : relative duality gap reached
-    epsilon : half the width of the tube of a regression, None of other problems
+    epsilon : half the width of the tube of a regression, None for other problems
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}  # of a file that has another field
@@ -85,25 +91,33 @@ class PathPoint:
     kappa: float
     agreement: float
     logit_cosine: float | None
+    specificity: float
     support: float
     gap: float
     epsilon: float | None = None
+
+    @property
+    def balance(self) -> float:
+        """The harmonic mean of specificity and sparsity, 1 − ``support``: high only where both are."""
+        sparsity = 1.0 - self.support
+        total = self.specificity + sparsity
+        return 2.0 * self.specificity * sparsity / total if total else 0.0
 
 
 @displayed("C", "n_fitted", "n_scored", "held_out", "reason", rows="columns")
 @dataclass(frozen=True)
 class CChoice:
-    """The chosen C, the path it was chosen from, and why; ``print`` shows all of it.
+    """The chosen C, the path of candidates, and the reason; ``print`` shows all of it.
 
     Attributes
     ----------
     C : the chosen value, in the units of the whole training set
-    path : every C that was tried, ascending
-    n_fitted, n_scored : rows each C was solved on and judged on
-    held_out : whether the judged rows are outside the solved ones
-    reason : the rule that decided, in words
-    epsilon : the chosen half width of the tube of a regression, None of other problems
-    measures : what agreement and likeness are, for the table
+    path : every C of the search, ascending
+    n_fitted, n_scored : rows on which each C was solved and scored
+    held_out : whether the scored rows are outside the solved ones
+    reason : the reason of the choice, in words
+    epsilon : the chosen half width of the tube of a regression, None for other problems
+    measures : the names of agreement and similarity in the table
     """
 
     __pydantic_config__: ClassVar = PathPoint.__pydantic_config__
@@ -131,15 +145,17 @@ class CChoice:
         chosen = f"C = {self.C:.3g}" + (f", ε = {self.epsilon:g}" if tube else "")
         lines = [
             f"{chosen}: {self.reason}.",
-            f"Solved on {self.n_fitted} rows, judged on {self.n_scored} {rows}.",
-            f"{'   epsilon' if tube else ''}         C     kappa {first:>10}  {second}  support      gap",
+            f"Solved on {self.n_fitted} rows, scored on {self.n_scored} {rows}.",
+            f"{'   epsilon' if tube else ''}         C     kappa {first:>10}  {second}  specificity  support"
+            "  balance      gap",
         ]
         for p in self.path:
             cosine = "–" if p.logit_cosine is None else f"{p.logit_cosine:.4f}"
             mark = "  ← chosen" if (p.C, p.epsilon) == (self.C, self.epsilon) else ""
             lines.append(
                 f"{f'{p.epsilon:10.3g}' if tube else ''}{p.C:10.3g} {p.kappa:9.3g} {p.agreement:10.4f} "
-                f"{cosine:>{wide + 1}} {p.support:8.1%} {p.gap:8.1e}{mark}"
+                f"{cosine:>{wide + 1}} {p.specificity:12.2f} {p.support:8.1%} {p.balance:8.2f} "
+                f"{p.gap:8.1e}{mark}"
             )
         return "\n".join(lines)
 
@@ -149,7 +165,7 @@ def choose_C(
     labels: npt.ArrayLike,
     *,
     head: tuple[Floats, Floats | None] | None = None,
-    lengths: npt.ArrayLike | None = None,
+    head_features: npt.ArrayLike | None = None,
     problem: Makes | Sequence[Makes] = CrammerSinger,
     n_classes: int | None = None,
     bias: bool | float = True,
@@ -158,44 +174,46 @@ def choose_C(
     n_threads: int | None = None,
     show_progress: bool = False,
 ) -> CChoice:
-    """Choose C so that the surrogate agrees best with the model's own head.
+    """Choose C so that the surrogate agrees with the model's head and its answers depend on the input.
 
-    What a value of C means depends on the data: scaling features by s is the same as scaling C by s², and
-    the loss is a sum over N samples. So the path runs over κ = C·N·mean‖f − f̄‖², which a common offset of
-    the features does not change either, one value every half decade from 1 to 10⁶, on a subsample of n rows,
-    where C becomes C·N/n; it is stratified by class unless there are more than n/2 classes. Each C is judged
-    on rows outside the subsample (a fifth of the data at least is kept for that, from 50 rows on).
-    ``held_back`` rows have no part in it at all, so that what came out can be measured on them:
+    The effect of C depends on the data: scaling features by s is the same as scaling C by s², and the loss is
+    a sum over N samples. Therefore the path runs over κ = C·N·mean‖f − f̄‖², which is also independent of a
+    common offset of the features, with one value every half decade from 1 to 10⁶. Each C is solved on a
+    subsample of n rows, as C·N/n, which is stratified by class unless there are more than n/2 classes, and
+    scored on rows outside of it (at least a fifth of the data, from 50 rows on). ``held_back`` rows are never
+    used, so that the result can be measured on them. The choice is by:
 
-    1. agreement of the surrogate's class with the head's, up to one standard error, or 0.001, below the best;
-    2. among those, mean cosine of the logits, up to 0.01 below the best. Logits are centred over classes
-       first: the head's class is blind to a shift of all logits, and the surrogate's sum to zero. With two
-       classes that cosine is ±1 and says no more than the agreement: the correlation of the two margins over
-       the rows takes its place;
-    3. among those, the fewest support vectors; up to a tenth more is a tie, which the smaller C wins.
+    1. agreement of the surrogate's class with the head's, at most one standard error, or 0.01, below the
+       best;
+    2. among these values, the best balance of specificity and sparsity, their harmonic mean. Specificity is
+       the number of different samples that are the strongest evidence for up to 500 rows, as a share: at a
+       large C few samples with large λ lead every list. Sparsity is the share of samples that are not support
+       vectors: at a small C all are, with the same λ. The smaller C wins a tie.
 
-    A choice at an edge of the path comes with a ``ChoiceWarning``.
+    The path also has the mean cosine of the logits, centred over classes (with two classes, where it is ±1,
+    the correlation of the margins). A choice at an edge of the path with an agreement below 0.95 comes with a
+    ``ChoiceWarning``.
 
     Parameters
     ----------
     features : (N, d)
     labels : (N,) integers, or the targets of another problem
     head
-        The model's last layer, weight (K, d) and bias (K,) or None. Without it the labels stand in for the
-        model's classes, and step 2 falls away.
-    lengths : (N,)
-        What features were divided by before, where the head reads them as they were.
+        The model's last layer, weight (K, d) and bias (K,) or None. Without it, labels replace the
+        model's classes.
+    head_features : (N, d)
+        The raw features of the head, if ``features`` are transformed, such as to unit length.
     problem
-        What is solved, as for ``solve``; of several, which differ in a parameter, one is chosen with C.
+        The problem, as for ``solve``; of several, which differ in a parameter, one is chosen with C.
     n_classes
-        K, read off the head or the labels when None.
+        K; None takes it from the head or the labels.
     bias
-        Whether a constant 1, or which one, joins the features.
+        Append a constant to the features: 1, or this number.
     seed
-        Draws the subsample and seeds the solver.
+        Seed of the subsample and of the solver.
     max_samples
-        Rows each C is solved on, and at most three times as many it is judged on; None for 20,000, or 3,000
-        with more than 1,000 classes.
+        Rows for solving; at most three times as many are scored. None is 20,000, or 3,000 with more than
+        1,000 classes.
 
     Examples
     --------
@@ -210,8 +228,9 @@ def choose_C(
     if head is not None:
         head = check_head(head, X.shape[1], n_classes)
         n_classes = len(head[0])
-    if lengths is not None:
-        lengths = check_lengths(lengths, len(X))
+    raw = None if head_features is None else check_features(head_features)
+    if raw is not None and raw.shape != X.shape:
+        raise InvalidInputError(f"'head_features' must have shape {X.shape}. Got {raw.shape}.")
     problems = tuple(problem) if isinstance(problem, Sequence) else (problem,)
     p = problems[0].make(X, labels, n_classes, 1.0, bias)
     check_options(_TOLS[-1], None, n_threads, seed)
@@ -226,8 +245,12 @@ def choose_C(
     fitted, scored = taken[fitted], taken[scored]
     scale = len(X) * spread(X) ** 2
     share = len(X) / len(fitted)
-    X, y = X[fitted], to_array("labels", labels)[fitted]
-    judge, tols = p.judge(scored, head, lengths), _TOLS if p.n_outputs <= _MANY else (*_ROUGH, *_TOLS)
+    y = to_array("labels", labels)
+    asked = np.sort(rng.permutation(scored)[:_ASKED])
+    targets = _targets(asked, y, p.n_outputs, head, X if raw is None else raw)
+    tests, X, y = X[asked], X[fitted], y[fitted]
+    tests = tests - X.mean(axis=0)
+    judge, tols = p.judge(scored, head, raw), _TOLS if p.n_outputs <= _MANY else (*_ROUGH, *_TOLS)
     path: list[PathPoint] = []
     previous: Solution | None = None
     every = [(each, kappa) for each in problems for kappa in _KAPPAS]
@@ -250,19 +273,33 @@ def choose_C(
         assert seen is not None
         agreement, cosine = seen
         support = float(np.count_nonzero(np.diff(previous.lam.indptr))) / len(fitted)
+        distinct = _specificity(previous.lam, X, tests, targets)
         tube = each.make(X[:1], y[:1], p.n_outputs, 1.0, bias).tube
-        path.append(PathPoint(kappa / scale, kappa, agreement, cosine, support, previous.gap, tube))
+        path.append(PathPoint(kappa / scale, kappa, agreement, cosine, distinct, support, previous.gap, tube))
     best, reason = _best(path, len(scored), head is not None, type(p))
-    if best.kappa in (_KAPPAS[0], _KAPPAS[-1]):
-        edge = "smallest" if best.kappa == _KAPPAS[0] else "largest"
-        warn(
-            f"The chosen C = {best.C:.3g} is the {edge} of the path (kappa = {best.kappa:.3g}): a value "
-            "beyond it may agree better still with the model. Print the path, which an explainer keeps as "
-            "C_path_, and pass C as a number if another one suits.",
-            ChoiceWarning,
-        )
+    if best.kappa in (_KAPPAS[0], _KAPPAS[-1]) and best.agreement < _ENOUGH:
+        _warn_of_edge(best, len(scored), p.measures[0], "the labels" if head is None else "the model")
     counts = len(fitted), len(scored), held_out
     return CChoice(best.C, tuple(path), *counts, reason, best.epsilon, p.measures)
+
+
+def _warn_of_edge(best: PathPoint, n: int, measure: str, judge: str) -> None:
+    """Warn that the best C is at an edge of the path and agrees poorly, and say what helps."""
+    smallest = best.kappa == _KAPPAS[0]
+    further = best.C / 10 if smallest else best.C * 10
+    if n < _FEW:
+        advice = f"It was judged on {n} samples only, too few for a choice: use more training samples."
+    else:
+        advice = (
+            f"A {'smaller' if smallest else 'larger'} value may be better: compare faithfulness(x) at "
+            f"C={further:.2g}. If it is no higher, the features do not separate the classes better, as of a "
+            "model that has not learned its training set."
+        )
+    warn(
+        f"The chosen C = {best.C:.3g} is the {'smallest' if smallest else 'largest'} of the path, with "
+        f"{measure} {best.agreement:.3f} with {judge}. {advice}",
+        ChoiceWarning,
+    )
 
 
 def held_back(labels: Ints, seed: int) -> Ints:
@@ -308,17 +345,35 @@ def _still(before: tuple[float, float | None], now: tuple[float, float | None]) 
 def _best(
     path: list[PathPoint], n: int, with_head: bool, problem: type[Problem] = CrammerSinger
 ) -> tuple[PathPoint, str]:
-    """Find the point that the three steps of ``choose_C`` lead to, and the reason in words."""
+    """Find the point that the two steps of ``choose_C`` lead to, and the reason in words."""
     top = max(p.agreement for p in path)
-    error = problem.error(top, n)
-    left = [p for p in path if p.agreement >= top - error]
-    (first, second), model = problem.measures, problem.judges[0 if with_head else 1]
-    reason = f"{first} with {model} within {problem.margin} ({error:.2g}) of the best, {top:.4f}"
-    if with_head:
-        cosine = max(p.logit_cosine or 0.0 for p in left)
-        left = [p for p in left if (p.logit_cosine or 0.0) >= cosine - _COSINE_TIE]
-        reason += f"; {second} within {_COSINE_TIE} of the best of those, {cosine:.4f}"
-    fewest = min(p.support for p in left)
-    # The path ascends in C.
-    chosen = min((p for p in left if p.support <= fewest * 1.1), key=lambda p: p.kappa)
-    return chosen, f"{reason}; of those the fewest support vectors, {chosen.support:.1%}"
+    margin = max(problem.error(top, n), _MARGIN)
+    left = [p for p in path if p.agreement >= top - margin]
+    chosen = max(left, key=lambda p: (p.balance, p.specificity))  # the path ascends in C
+    first, model = problem.measures[0], problem.judges[0 if with_head else 1]
+    return chosen, (
+        f"{first} with {model} within {margin:.2g} of the best, {top:.4f}; of those the best balance of "
+        f"specificity, {chosen.specificity:.2f}, and sparsity, {1.0 - chosen.support:.2f}"
+    )
+
+
+def _targets(rows: Ints, labels: Array, n_outputs: int, head: HeadLayer | None, features: Floats) -> Ints:
+    """Return which output (n,) is explained of rows: the head's largest, else the label's or the first."""
+    if head is not None and 1 < n_outputs <= _MANY:
+        logits = features[rows] @ head[0].T
+        return np.asarray((logits if head[1] is None else logits + head[1]).argmax(axis=1), np.int64)
+    if n_outputs > 1 and labels.ndim == 1:
+        return labels[rows].astype(np.int64)
+    return np.zeros(len(rows), np.int64)
+
+
+def _specificity(lam: csr_array, X: Floats, tests: Floats, targets: Ints) -> float:
+    """Return how many different samples are strongest for tests less the mean (n, d), over n."""
+    columns, strongest = lam.tocsc(), []
+    for c in np.unique(targets):
+        entries = slice(columns.indptr[c], columns.indptr[c + 1])
+        rows, weights = columns.indices[entries], columns.data[entries]
+        if len(rows):
+            scores = (tests[targets == c] @ X[rows].T) * weights
+            strongest.append(rows[scores.argmax(axis=1)])
+    return len(np.unique(np.concatenate(strongest))) / len(tests) if strongest else 0.0

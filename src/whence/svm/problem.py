@@ -1,4 +1,4 @@
-"""What the solver asks of a problem: its values, its moves, and its pieces of a Newton step."""
+"""The interface of a problem for the solver: its values, its moves, and its parts of a Newton step."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
     from whence.svm.passes import Rows
 
 
-_BLOCK_BYTES = 1 << 20  # float64 copies of feature blocks stay inside the outer cache
-_SCORE_BYTES = 1 << 23  # of a block in float64
+_BLOCK_BYTES = 1 << 20  # bytes of a float64 block, so that it stays in the outer cache
+_SCORE_BYTES = 1 << 23  # bytes of a block of scores in float64
 
 
 class Losses(NamedTuple):
-    """The losses of some samples with W."""
+    """The losses of some samples for W."""
 
     loss: float  # Σ of their losses
-    slope: float  # of that sum in a scale of W
-    margin: float  # the least m: W/m has no loss on these samples; not above 0 where no multiple is known to
+    slope: float  # slope of the sum in a scale of W
+    margin: float  # the least m for which W/m has no loss on these samples; at most 0 if none is known
 
 
 class Seen(NamedTuple):
-    """What a look at the scores of n samples returns. To keep are outputs with α ≠ 0, and what may move."""
+    """The result of scoring n samples: outputs to keep, those with α ≠ 0 and those that may move."""
 
     losses: Losses
     free: int  # samples between constraints
-    pairs: int  # dimensions they can move in
-    counts: npt.NDArray[np.int32]  # (n,) outputs to keep of each sample
-    outputs: npt.NDArray[Any]  # these, one sample after the other
+    pairs: int  # dimensions in which they can move
+    counts: npt.NDArray[np.int32]  # (n,) number of outputs to keep per sample
+    outputs: npt.NDArray[Any]  # these outputs, sample by sample
     moving: npt.NDArray[np.int32]  # (n,) how many of these may move, the last ones of each sample
 
 
 class Moving(NamedTuple):
-    """Samples that may move: kept.outputs[starts[o]:stops[o]] are the outputs of sample rows[o] that may."""
+    """Samples that may move: kept.outputs[starts[o]:stops[o]] are the movable outputs of sample rows[o]."""
 
     rows: npt.NDArray[Any]
     starts: npt.NDArray[Any]
@@ -52,7 +52,7 @@ class Moving(NamedTuple):
 
     @property
     def used(self) -> int:
-        """How many outputs may move, of all samples together."""
+        """The number of movable outputs of all samples."""
         return int((self.stops - self.starts).sum())
 
 
@@ -64,12 +64,12 @@ class System(Protocol):
 
 
 class Makes(Protocol):
-    """What makes a problem of features and targets: the class of one, or an object that knows more of it."""
+    """A factory of problems from features and targets: a problem's class, or an object with parameters."""
 
     def make(
         self, features: npt.ArrayLike, targets: npt.ArrayLike, n_outputs: int | None, C: float, bias: float
     ) -> Problem:
-        """Check the input and put it into the form the solver works on, or raise."""
+        """Check the input and convert it for the solver, or raise."""
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,13 @@ class Problem(ABC):
     """
 
     measures: ClassVar[tuple[str, str]] = CLASSES
-    """What ``compare`` measures."""
+    """The measures of ``compare``."""
 
     judges: ClassVar[tuple[str, str]] = "the model's classes", "the labels"
-    """What it compares with: of a model, and where there is none."""
+    """The reference of the comparison: with a model, and without one."""
 
     margin: ClassVar[str] = "one standard error, or 0.001,"
-    """What ``error`` is."""
+    """The name of ``error``."""
 
     features: Floats
     n_outputs: int
@@ -106,21 +106,21 @@ class Problem(ABC):
 
     @property
     def units(self) -> Doubles | None:
-        """What the outputs (K,) are measured in: solutions give λ and W times it; None where it is 1."""
+        """Units of the outputs (K,): solutions return λ and W times these; None for 1."""
         return None
 
     @property
     def tube(self) -> float | None:
-        """Half the width of the tube in which an error costs nothing, None of a problem that has none."""
+        """Half the width of the tube in which an error costs nothing; None for a problem without one."""
         return None
 
     @classmethod
     def error(cls, agreement: float, n: int) -> float:
-        """One standard error of an agreement that was measured on n rows, here of a share, or 0.001.
+        """Return one standard error of an agreement that was measured on n rows, at least 0.001.
 
-        On many rows nearly all of which agree an error is less than that, and a row or two would decide.
+        If nearly all of many rows agree, the error is smaller, and a row or two would decide.
         """
-        # Smoothed by one hit and one miss, so that a perfect score on few rows still has an error.
+        # Smoothed by one hit and one miss, so that a perfect score on few rows has an error.
         rate = (agreement * n + 1) / (n + 2)
         return max(0.001, float(np.sqrt(rate * (1 - rate) / n)))
 
@@ -130,78 +130,77 @@ class Problem(ABC):
         return self.n_outputs, self.features.shape[1] + int(self.bias > 0)
 
     def blocks(self) -> list[slice]:
-        """Row slices whose float64 copies fit the cache, and whose scores take little room."""
+        """Row slices whose float64 copies fit the cache, with small blocks of scores."""
         n, d = self.features.shape
         rows = max(64, min(_BLOCK_BYTES // (8 * d), _SCORE_BYTES // (8 * self.n_outputs)))
         return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
-    # What the problem is
+    # Definition of the problem
 
     def merged(self) -> tuple[Self, Ints]:
-        """The problem with one output instead of several that are alike, and each output's place in it."""
+        """Return the problem with equal outputs merged, and the index of each output in it."""
         return self, np.arange(self.n_outputs)
 
     @abstractmethod
     def copies(self) -> list[Ints]:
-        """Groups of samples, each ascending, whose λ the dual leaves open but for their sum."""
+        """Groups of samples, each ascending, for which the dual determines only the sum of λ."""
 
     @property
     @abstractmethod
     def strata(self) -> Ints:
-        """The group (N,) of each sample; a subsample draws from all groups in proportion."""
+        """The stratum (N,) of each sample; a subsample draws from all strata in proportion."""
 
     @abstractmethod
     def compare(
         self, parts: Iterable[tuple[Doubles, Doubles | None]], rows: Ints
     ) -> tuple[float, float | None]:
-        """How well scores of some rows agree with a model's, and how alike they are, both at most 1.
+        """Return agreement and similarity of scores of some rows with a model's, both at most 1.
 
         They come in parts (n, K), one after the other. Where the model's are None, the targets take their
         place, and there is no likeness.
         """
 
-    def judge(self, rows: Ints, head: HeadLayer | None, lengths: Doubles | None = None) -> Judge:
-        """Return what compares one W after the other with a model's head, or the targets, on the same rows.
+    def judge(self, rows: Ints, head: HeadLayer | None, before: Floats | None = None) -> Judge:
+        """Return a function that compares any W with a model's head, or the targets, on the same rows.
 
-        The head reads features times their ``lengths`` (N,), by which they were divided; None where they were
-        not.
+        ``before`` (N, d) are the features as the head reads them, where the problem's are others.
         """
-        return lambda weight: judged(self, rows, weight, head, lengths)
+        return lambda weight: judged(self, rows, weight, head, before)
 
     # Values
 
     def inner(self, A: Floats, B: Floats, outputs: Ints | None = None) -> float:
-        """The inner product of two arrays like W (K, D), or like its rows of some outputs (U,), ascending."""
+        """Return the inner product of two arrays like W (K, D), or like its rows of some outputs (U,)."""
         return float(loops.inner(A, B))
 
     @property
     @abstractmethod
     def trace(self) -> int:
-        """How many numbers of a sample's scores ``scaled_losses`` needs."""
+        """The number of values per sample that ``scaled_losses`` needs."""
 
     @abstractmethod
     def begin(self, lam: csr_array) -> tuple[Kept, float]:
-        """Return α of what is feasible of some λ (N, K), to be completed, and the C that it needs."""
+        """Return α of the feasible part of some λ (N, K), to be completed, and the C that it needs."""
 
     @abstractmethod
     def complete(self, kept: Kept) -> None:
-        """Make an α feasible that was begun, or scaled, for another C."""
+        """Make an α feasible that was started, or scaled, for another C."""
 
     @abstractmethod
     def linear(self, kept: Kept) -> tuple[float, float]:
-        """D(λ) + ½‖W‖², and the smallest C at which λ is feasible."""
+        """Return D(λ) + ½‖W‖², and the smallest C at which λ is feasible."""
 
     @abstractmethod
     def coefficients(self, kept: Kept) -> Doubles:
-        """λ (P,) of the pairs that are kept."""
+        """Return λ (P,) of the kept pairs."""
 
     @abstractmethod
     def sparse(self, kept: Kept) -> csr_array:
-        """λ (N, K) made exactly feasible, with nothing but zeros where it is all but zero."""
+        """Return λ (N, K) made exactly feasible, with exact zeros for tiny values."""
 
     @abstractmethod
     def scaled_losses(self, traces: Floats, rows: slice, scale: float) -> tuple[float, float]:
-        """Σ loss, and its slope in the scale, of W times a scale, by the traces (N, trace) of some rows."""
+        """Return Σ loss, and its slope in the scale, of a multiple of W, by traces (N, trace) of rows."""
 
     # Moves of single samples
 
@@ -209,7 +208,7 @@ class Problem(ABC):
     def look(
         self, scores: Floats, rows: Ints, kept: Kept, slack: float, most: int, traces: Floats, near: Floats
     ) -> Seen:
-        """Return the losses of scores (n, K) of some rows, which it may write on, and list what may move.
+        """Return the losses of scores (n, K) of rows, which may be overwritten, and list movable outputs.
 
         That is where α is between constraints, and where g is within a slack of moving it: of these at most
         so many per sample, those with the largest g. Writes the rows' traces (N, trace), and to ``near`` (N,)
@@ -218,25 +217,25 @@ class Problem(ABC):
 
     @abstractmethod
     def descend(self, moving: Moving, kept: Kept, W: Floats, epochs: int, slack: float, rng: Any) -> int:
-        """Maximise the dual over one sample after the other, writing W and α; returns products."""
+        """Maximise the dual over one sample after another, updating W and α; return the products."""
 
     # Newton steps over some pairs, with one number per pair (P,)
 
     @abstractmethod
     def dual(self, alpha: Doubles, pairs: Pairs) -> Doubles:
-        """λ (P,) of α (P,), as a new array."""
+        """Return λ (P,) of α (P,), as a new array."""
 
     @abstractmethod
     def gradient(self, scores: Doubles, pairs: Pairs) -> Doubles:
-        """The gradient g (P,) of the dual in α, of scores w_c·f_i, which it may write on."""
+        """Return the gradient g (P,) of the dual in α, from scores w_c·f_i, which may be overwritten."""
 
     @abstractmethod
     def rise(self, before: Doubles, after: Doubles, pairs: Pairs) -> float:
-        """What D(λ) + ½‖W‖² gains where α (P,) of some pairs becomes another."""
+        """Return the gain of D(λ) + ½‖W‖² when α (P,) of some pairs changes."""
 
     @abstractmethod
     def typical(self, alpha: Doubles, pairs: Pairs) -> float:
-        """The mean size of the λ_i that are not zero, C where all are."""
+        """Return the mean size of the nonzero λ_i, C if all are 0."""
 
     @abstractmethod
     def project(
@@ -245,26 +244,26 @@ class Problem(ABC):
         """Write the projection of centre + σ (g + t·dg) onto the feasible α to ``out``."""
 
     def inner_pairs(self, A: Doubles, B: Doubles, pairs: Pairs) -> float:
-        """The inner product of two arrays like α, (P,)."""
+        """Return the inner product of two arrays like α, (P,)."""
         return float(np.vdot(A, B))
 
     @abstractmethod
     def slackness(self, alpha: Doubles, g: Doubles, pairs: Pairs) -> float:
-        """Σ_i of how far g_i·α_i is below its largest over all feasible α_i of these pairs."""
+        """Return Σ_i of how far g_i·α_i is below its maximum over feasible α_i of these pairs."""
 
     def repair(self, alpha: Doubles, pairs: Pairs) -> None:  # noqa: B027
-        """Take rounding out of a projection, in place; by default there is none."""
+        """Remove rounding errors of a projection, in place; by default there are none."""
 
     @abstractmethod
     def system(self, rows: Rows) -> System:
-        """The Newton systems over some pairs."""
+        """Return the Newton systems over some pairs."""
 
     @abstractmethod
     def step_cost(self, free: int, pairs: int) -> float:
-        """Operations of one Newton step by the cheapest way to solve its system."""
+        """Return the operations of one Newton step by the cheapest method."""
 
 
 def joined(parts: Iterable[tuple[Doubles, Doubles | None]]) -> tuple[Doubles, Doubles | None]:
-    """Scores, and a model's, that come in parts, as ``Problem.compare`` gets them, as one array each."""
+    """Collects scores, and a model's, that ``Problem.compare`` returns in blocks, as one array each."""
     ours, theirs = zip(*parts, strict=True)
     return np.concatenate(ours), None if theirs[0] is None else np.concatenate(theirs)

@@ -1,4 +1,4 @@
-"""A solution over samples that are divided into shards: each moves its own, and W is what they exchange.
+"""A solution over samples in shards: each shard moves its own samples, and shards exchange W.
 
 Rounds of CoCoA+ raise the dual of all samples at once. Where they would take long to the end, the samples
 that are or may become support vectors come together and are solved in one place; a pass over all shards then
@@ -28,38 +28,38 @@ from whence.svm.passes import Notes, Probe, in_threads, look_at_all, most_listed
 from whence.svm.problem import Makes, Moving
 from whence.svm.solver import Solution, Status, check_options, solve, warn_of_gap
 
-_KEPT = 8  # rounds between copies of λ, to which all shards go back when one is lost
-_LOSSES = 5  # in a row, after which something else must be wrong
-_FIRST = 6  # rounds before their number is predicted
-_FEW = 12  # rounds to the end that are waited for
-_PATIENCE, _MOST = 40, 1000  # rounds without a better gap, and at all, after which the search gives up
-_WIDE = 0.1  # of the margin: how near to it a sample is that is solved together with the support vectors
-_TIGHTER = 0.3  # of the tolerance, for samples that are solved together
-_ROOM = 4  # times the size of their features that must be free
+_KEPT = 8  # rounds between copies of λ, to which all shards return when one is lost
+_LOSSES = 5  # losses in a row, after which an error is raised
+_FIRST = 6  # rounds before the number of rounds is predicted
+_FEW = 12  # remaining rounds that are worth waiting for
+_PATIENCE, _MOST = 40, 1000  # rounds without a better gap, and in all, after which the search stops
+_WIDE = 0.1  # distance from the margin of samples that are solved together with the support vectors
+_TIGHTER = 0.3  # share of the tolerance for samples that are solved together
+_ROOM = 4  # free memory required, as a multiple of the size of their features
 
 
 @dataclass(frozen=True)
 class Mapped:
-    """Rows of a file, which is opened where they are needed; its path is the same on every machine."""
+    """Rows of a file, which is opened on demand; its path must be the same on every machine."""
 
     path: str
     dtype: str
-    offset: int  # of the first row, in bytes
+    offset: int  # offset of the first row, in bytes
     shape: tuple[int, int]
 
     @classmethod
     def of(cls, rows: Floats) -> Self | None:
-        """Return where the rows of a memory map lie; None where that is no file with a name."""
+        """Return the place of a memory map's rows; None if it is not a named file."""
         if not isinstance(rows, np.memmap) or rows.filename is None or not rows.flags.c_contiguous:
             return None
         n, d = rows.shape
-        # A slice keeps the offset of the whole map.
+        # A slice has the offset of the whole map.
         first: Any = rows.base if isinstance(rows.base, np.ndarray) else rows
         start = rows.offset + rows.__array_interface__["data"][0] - first.__array_interface__["data"][0]
         return cls(os.fspath(rows.filename), rows.dtype.str, start, (n, d))
 
     def open(self) -> Floats:
-        """Map the rows, or raise where this machine does not see the file."""
+        """Map the rows, or raise if this machine does not see the file."""
         try:
             return np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
         except (OSError, ValueError) as error:
@@ -71,20 +71,20 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Part:
-    """What a shard is made of: its rows, and the problem's parameters, as for ``solve``."""
+    """The data of a shard: its rows, and the problem's parameters, as for ``solve``."""
 
-    features: Floats | Mapped  # (n, d), or where they lie
+    features: Floats | Mapped  # (n, d), or their place in a file
     targets: Array  # (n, …)
     problem: Makes
     n_classes: int
-    C: float  # of all samples
+    C: float  # C for all samples
     bias: bool | float
-    seed: int  # of the order in which samples are moved
-    threads: int  # of a pass over all rows
+    seed: int  # seed of the order in which samples are moved
+    threads: int  # threads of a pass over all rows
 
 
 class Shard:
-    """Some of the samples and their α, made of a part. Of the others it knows what W says."""
+    """Some of the samples and their α. Other samples are known only through W."""
 
     def __init__(self, part: Part) -> None:
         rows = part.features.open() if isinstance(part.features, Mapped) else part.features
@@ -94,11 +94,11 @@ class Shard:
         self._rng = np.random.default_rng(part.seed).integers(1, 2**63, 1, dtype=np.uint64)
         self._probe, self._notes, self._most = Probe(problem), Notes.of(problem), most_listed(problem)
         self._W: Doubles = np.zeros(problem.shape)
-        self._slack = np.inf  # until the first pass that follows a move
+        self._slack = np.inf  # until the first pass after a move
         self.begin(csr_array((len(rows), problem.n_outputs)))
 
     def begin(self, lam: csr_array) -> None:
-        """Take over a λ (n, K) of its samples, scaled down where it is not feasible."""
+        """Set λ (n, K) of its samples, scaled down if it is not feasible."""
         self._kept, most = self._problem.begin(lam)
         if most > self._problem.C:
             self._kept.alpha *= self._problem.C / most
@@ -106,9 +106,9 @@ class Shard:
         self._moving: Moving | None = None
 
     def look(self, W: Doubles, moved: bool) -> tuple[float, float]:
-        """Score all samples with W, in float64, and list what may move; returns Σ loss, and D(λ) + ½‖W‖².
+        """Score all samples with W in float64 and list movable ones; return Σ loss, and D(λ) + ½‖W‖².
 
-        Where W has moved, samples may move next whose scores are within half of the mean change of doing so.
+        After a move of W, samples are listed if their scores are within half of the mean change.
         """
         self._W = np.array(W)
         change = self._probe.change(self._problem, self._W)
@@ -123,14 +123,14 @@ class Shard:
         return result.losses.loss, self._problem.linear(self._kept)[0]
 
     def move(self, shards: int) -> Doubles:
-        """Maximise the shard's part of the dual from the W it saw last, and return the change of W.
+        """Maximise the shard's part of the dual from the last W, and return the change of W.
 
         CoCoA+ adds the changes of all shards. That they do not overshoot together, each takes its own for as
         many times what it is: max Σ_i λ_{i,y_i} − W·ΔW − (S/2)‖ΔW‖² over its λ, ΔW = Σ_i Δλ_i f_iᵀ. In S·λ
         this is the problem with S·C instead of C, whose moves the problem has.
         """
         problem, moving, slack, kept = self._problem, self._moving, self._slack, self._kept
-        assert moving is not None  # a look comes before every move
+        assert moving is not None  # every move follows a pass
         N, K = len(kept), problem.n_outputs
         epochs = 1 if np.isinf(slack) else min(max(2 * N * K // max(moving.used, 1), 5), 1000)
         scaled, W = replace(kept, alpha=shards * kept.alpha), self._W.copy()
@@ -140,19 +140,19 @@ class Shard:
         return (W - self._W) / shards
 
     def settle(self) -> tuple[csr_array, Doubles]:
-        """Take over λ (n, K) made exactly feasible, and return it with Σ_i λ_i f_iᵀ in float64."""
+        """Set an exactly feasible λ (n, K), and return it with Σ_i λ_i f_iᵀ in float64."""
         lam = self._problem.sparse(self._kept)
         self.begin(lam)
         return lam, weight_of(self._problem, lam, self._parallel)
 
     def count(self, slack: float) -> int:
-        """Count the samples of ``near``."""
+        """Return the number of samples of ``near``."""
         return len(self._near(slack, self._problem.sparse(self._kept)))
 
     def near(self, slack: float) -> tuple[Ints, Floats, csr_array]:
-        """Return the samples with λ_i ≠ 0, and those whose scores are within a slack of making them so.
+        """Return the samples with λ_i ≠ 0, and those whose scores are within a slack of that.
 
-        That is their places in the shard (n,), ascending, features (n, d) and λ (n, K).
+        These are indices in the shard (n,), ascending, features (n, d) and λ (n, K).
         """
         lam = self._problem.sparse(self._kept)
         rows = self._near(slack, lam)
@@ -163,16 +163,16 @@ class Shard:
 
 
 class Shards(Protocol):
-    """Shards, wherever they are; a ``whence.engine.Group`` of them is one."""
+    """Shards in any place; ``whence.engine.Group`` is an implementation."""
 
     def __len__(self) -> int: ...
 
     def call(self, method: str, *shared: Any, each: Sequence[Any] | None = None) -> list[Any]:
-        """Return the results of a method of all in order; LostError where some were lost and made again."""
+        """Return the results of a method of all, in order; raise LostError if some were lost and remade."""
 
 
 Hold = Callable[[Callable[[Part], Shard], list[Part]], Shards]
-"""Makes a shard of each part, where it stays: here, or in another process."""
+"""Function that makes a shard of each part in its place: here, or in another process."""
 
 
 def solve_shards(
@@ -200,17 +200,17 @@ def solve_shards(
     Parameters
     ----------
     features : (N, d) array or memory map
-        Of a map of a file only the places of rows are sent; its path must lead to it everywhere.
+        For a memory map of a file only the indices of rows are sent; its path must be valid everywhere.
     targets : (N, …)
     n_shards : no more than there are samples are made
     hold
-        Makes the shards where they stay.
+        Function that makes the shards.
     n_classes : K, the outputs
     problem, C, bias, tol, max_seconds, seed, callback
         As for ``solve``.
     warm_start : λ (N, K) of a similar problem, optional
     n_threads
-        Of a shard, and of what is solved in one place; all cores by default.
+        Threads of a shard, and of the part that is solved in one place; all cores by default.
 
     Examples
     --------
@@ -264,7 +264,7 @@ class _Search:
     ----------
     W : (K, D), Σ λ_i f_iᵀ over all samples
     primal, dual, gap : of W and λ, by the last pass
-    kept : λ of each shard when it was settled last
+    kept : the last stored λ of each shard
     n_iter : rounds
     """
 
@@ -299,14 +299,14 @@ class _Search:
             yield self.gap
 
     def settle(self) -> bool:
-        """Make λ exactly feasible; W, the values and what is kept are then those of this λ, in float64."""
+        """Make λ exactly feasible, and recompute W and the values in float64."""
         lams, weights = zip(*self.shards.call("settle"), strict=True)
         self._look(np.sum(weights, axis=0), moved=False)
         self.kept = list(lams)
         return True
 
     def _do(self, step: Callable[[], bool]) -> bool:
-        """Do a step; where a shard is lost meanwhile, all go back to the λ that is kept and do it again."""
+        """Do a step; if a shard is lost meanwhile, all return to the stored λ and repeat it."""
         while True:
             try:
                 if self._lost:
@@ -324,12 +324,12 @@ class _Search:
                 return done
 
     def _begin(self) -> bool:
-        """Let all shards begin with the λ that is kept."""
+        """Start all shards from the stored λ."""
         self.shards.call("begin", each=self.kept)
         return self.settle()
 
     def _look(self, W: Doubles, moved: bool) -> None:
-        """Score all samples with W = W(λ): the values of both."""
+        """Score all samples with W = W(λ): primal and dual value."""
         loss, linear = np.sum(self.shards.call("look", W, moved), axis=0).tolist()
         square = float(np.vdot(W, W))
         self.W = W
@@ -338,20 +338,20 @@ class _Search:
         self.gap = (self.primal - self.dual) / self.primal
 
     def _round(self) -> bool:
-        """One round of CoCoA+."""
+        """Do one round of CoCoA+."""
         changes = self.shards.call("move", len(self.shards))
         self._look(self.W + np.sum(changes, axis=0), moved=True)
         return True
 
     def _long(self, gaps: list[float]) -> bool:
-        """Whether the rounds to come are many, by how the gap fell in the last few."""
+        """Return whether many rounds remain, judged by the last gaps."""
         if len(gaps) < _FIRST:
             return False
         rate = np.log(gaps[-_FIRST] / gaps[-1]) / (_FIRST - 1)
         return bool(np.log(gaps[-1] / self.tol) > _FEW * rate)
 
     def _solve_together(self) -> bool:
-        """Solve the samples near the margin in one place, if there is room for them there."""
+        """Solve the samples near the margin in one place, if there is memory for them."""
         first = self.parts[0]
         n = sum(self.shards.call("count", _WIDE))
         free, row = free_memory(), first.features.shape[1] * 4
@@ -360,7 +360,7 @@ class _Search:
         rows, features, lams = zip(*self.shards.call("near", _WIDE), strict=True)
         targets = [part.targets[near] for part, near in zip(self.parts, rows, strict=True)]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the whole has a warning of its own
+            warnings.simplefilter("ignore", ConvergenceWarning)  # there is a warning for the full solution
             lam = solve(
                 np.concatenate(features), np.concatenate(targets), problem=first.problem,
                 n_classes=first.n_classes, C=first.C, bias=first.bias, tol=_TIGHTER * self.tol,
@@ -383,5 +383,5 @@ class _Search:
 
 
 def _given_up(gaps: list[float]) -> bool:
-    """Whether the gap no longer falls."""
+    """Return whether the gap no longer falls."""
     return len(gaps) >= _MOST or (len(gaps) > _PATIENCE and min(gaps[-_PATIENCE:]) > min(gaps[:-_PATIENCE]))

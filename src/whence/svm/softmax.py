@@ -14,11 +14,11 @@ from scipy.special import entr, log_softmax
 from whence.core.arrays import Doubles, Floats, Ints
 from whence.core.conjugate import conjugate_gradients
 
-_JITTER = 1e-12  # of the mean squared length, so that dependent samples have a Cholesky factor
-_TIGHTER = 0.1  # by which the residual is lowered, from there, until the gap is reached
+_JITTER = 1e-12  # share of the mean squared length, so that dependent samples have a Cholesky factor
+_TIGHTER = 0.1  # factor by which the tolerance of the residual is lowered until the gap is reached
 
-_STEPS = 100  # of Newton's method; some ten are typical
-_PRODUCTS = 500  # of the Hessian with a vector, a Newton step
+_STEPS = 100  # maximum Newton steps; about ten are typical
+_PRODUCTS = 500  # maximum Hessian products per Newton step
 _HALVINGS = 40
 
 
@@ -68,7 +68,7 @@ def fit_softmax(
         slope, length = float(np.vdot(gradient, step)), 1.0
         for _ in range(_HALVINGS):
             trial = problem.at(W + length * step)
-            # Near the minimum the decrease is below what the value resolves.
+            # Near the minimum the decrease is below the precision of the value.
             if trial[0] <= value + 1e-4 * length * slope + 4e-16 * abs(value):
                 break
             length /= 2
@@ -78,7 +78,7 @@ def fit_softmax(
 
 
 class SoftmaxSolution(NamedTuple):
-    """A near minimum of ½‖W‖² + C Σ_i ℓ(W f_i, y_i), and the certificate of how near."""
+    """An approximate minimum of ½‖W‖² + C Σ_i ℓ(W f_i, y_i), with its certificate."""
 
     lam: Doubles  # (N, K) λ_i = C (e_{y_i} − p_i), with p_i on the simplex: rows sum to zero
     weight: Doubles  # (K, D) W = Σ_i λ_i f_iᵀ, of exactly these
@@ -101,7 +101,7 @@ def solve_softmax(
 
     Parameters
     ----------
-    features : (N, D), the constant that carries the bias among them
+    features : (N, D), including the constant of the bias
     labels : (N,)
     n_classes : K
     C : weight of the loss of a sample
@@ -120,7 +120,7 @@ def solve_softmax(
         lam, W = fit.alpha, fit.weight
         gap, loss = _certified(X, labels, lam, C)
         callback(time.perf_counter() - began, gap)
-        # What did not come near the residual that was asked for will not come nearer.
+        # A search that does not reach the residual will not get nearer.
         if gap <= tol or fit.residual > residual:
             F = np.asarray(features, dtype=np.float64)
             return SoftmaxSolution(lam, lam.T @ F, gap, loss)
@@ -145,7 +145,7 @@ def spanned(features: Floats) -> Doubles:
 
 
 def _certified(X: Doubles, labels: Ints, lam: Doubles, C: float) -> tuple[float, float]:
-    """Return the relative duality gap of λ and of its W, and the mean loss."""
+    """Return the relative duality gap of λ and its W, and the mean loss."""
     W = lam.T @ X
     rows, half = np.arange(len(X)), 0.5 * float(np.vdot(W, W))
     losses = -log_softmax(X @ W.T, axis=1)[rows, labels]
@@ -158,7 +158,7 @@ def _certified(X: Doubles, labels: Ints, lam: Doubles, C: float) -> tuple[float,
 
 @dataclass(frozen=True)
 class _Problem:
-    """Value, gradient and curvature for features X (N, d) and labels Y (N, K), which sum to 1 per sample."""
+    """Value, gradient and Hessian products for features X (N, d) and labels Y (N, K) with row sums 1."""
 
     X: Doubles
     Y: Doubles
@@ -176,13 +176,13 @@ class _Problem:
         return float(loss.mean() + self.l2 * np.vdot(W, W)), gradient, P
 
     def residual(self, W: Doubles, gradient: Doubles) -> float:
-        """‖W − Σ_i α_i f_iᵀ‖ / ‖W‖, which is ‖gradient‖ / (2 l2 ‖W‖)."""
+        """Return ‖W − Σ_i α_i f_iᵀ‖ / ‖W‖, which is ‖gradient‖ / (2 l2 ‖W‖)."""
         size = 2 * self.l2 * float(np.linalg.norm(W))
         distance = float(np.linalg.norm(gradient))
         return distance / size if size > 0 else float(np.inf if distance > 0 else 0)
 
     def newton_step(self, gradient: Doubles, P: Doubles) -> Doubles:
-        """Solve H S = −gradient, the more exactly the smaller the gradient."""
+        """Solve H S = −gradient, more exactly for smaller gradients."""
         n, d = self.X.shape
         q = np.einsum("nk,nk->n", P, 1 - P) / P.shape[1]
         M = (self.X * q[:, None]).T @ self.X / n
@@ -195,7 +195,7 @@ class _Problem:
             out: Doubles = PT.T @ self.X / n + 2 * self.l2 * V
             return out
 
-        # The forcing term that makes Newton's method converge superlinearly.
+        # This forcing term makes Newton's method converge superlinearly.
         tol = 0.1 * min(0.1, float(np.sqrt(np.linalg.norm(gradient))))
         step: Doubles
         step, _ = conjugate_gradients(

@@ -23,14 +23,14 @@ from whence.svm.crammer_singer.problem import CrammerSinger
 from whence.svm.passes import Certificate, in_threads
 from whence.svm.problem import Makes, Problem
 
-_THREADS = 1024  # more than machines have
+_THREADS = 1024  # upper limit, more than machines have
 Status = Literal["converged", "time limit", "interrupted", "stalled"]
 
 
 @displayed("C", "gap", "status", "n_support", "lam", "weight", "seconds")
 @dataclass(frozen=True)
 class Solution:
-    """A feasible λ with the certificate of how good it is.
+    """A feasible λ with a certificate of its quality.
 
     Attributes
     ----------
@@ -42,17 +42,17 @@ class Solution:
         W = Σ_i λ_i f_iᵀ. The last column is the bias as it is added to the logits, Σ_i λ_i b² with the
         constant b; in ½‖W‖² it counts as a weight on b, divided by b.
     primal, dual : float
-        P(W) of ``weight`` and D(λ) of ``lam`` in float64; the optimum lies between them. Without units.
+        P(W) of ``weight`` and D(λ) of ``lam`` in float64; the optimum lies between them.
     gap : float
         (primal − dual)/primal, which bounds how far ``weight`` and ``lam`` are from optimal.
     status : "converged", "time limit", "interrupted" or "stalled"
     bias : float
-        The constant b that followed the features, 0 without one.
+        The constant b appended to the features, 0 without one.
     n_iter : int
-        Rounds of the search, each with one pass over all samples.
+        Number of rounds, each with one pass over all samples.
     seconds : float
     history : list of (seconds, gap)
-        The estimated gap after every round; 1.0 while the search is still at a smaller C.
+        The estimated gap after every round; 1.0 while the search is at a smaller C.
     """
 
     lam: csr_array
@@ -96,25 +96,25 @@ def solve(
         Rows of float32 and float64 are read in place; float16 is widened to float32 once.
     labels : (N,) integers in [0, n_classes), or the targets of another problem
     problem : type of Problem, or what makes one
-        What is solved, by what it makes of features and labels; the Crammer–Singer problem by default.
+        The problem to solve, a factory from features and labels; by default Crammer–Singer.
     n_classes : int, optional
         K, the outputs; read off the labels when absent.
     C : float
-        Weight of the losses. What a value means depends on C·‖f‖²: see :func:`whence.svm.choose_C`.
+        Weight of the losses. Its meaning depends on C·‖f‖²: see :func:`whence.svm.choose_C`.
     bias : bool or float
-        Append a constant to the features: 1, or the number given.
+        Append a constant to the features: 1, or this number.
     tol : float
         Relative duality gap to reach.
     max_seconds : float, optional
-        After this time the best solution so far is returned, with a warning; Ctrl-C does the same.
+        Time limit, after which the best solution so far is returned, with a warning; Ctrl-C does the same.
     warm_start : Solution or λ, optional
         Solution of a similar problem with as many samples and classes.
     seed : int
         Same seed, same thread count, same machine: same bits.
     n_threads : int, optional
-        All cores by default.
+        Number of threads; all cores by default.
     callback : callable, optional
-        Called with (seconds, gap) after every round.
+        Function called with (seconds, gap) after every round.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def solve(
     merged, place = asked.merged()
     history: list[tuple[float, float]] = []
     threads = n_threads or os.cpu_count() or 1
-    # Products of blocks run side by side; threads inside each would only get in their way.
+    # Products of blocks run in parallel; threads inside each would only slow them down.
     with thread_pools().limit(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
         ascent = Ascent(merged, seed, in_threads(pool, threads, merged), deadline)
         status: Status = "converged"
@@ -167,7 +167,7 @@ def solve(
             if earlier is not None and earlier.gap < certificate.gap:
                 certificate = earlier
     seconds, n_iter = time.perf_counter() - started, ascent.n_iter
-    del ascent, rounds  # and all they hold, before W is written out for classes without samples
+    del ascent, rounds  # free memory before W is expanded for classes without samples
     gap = certificate.gap
     history.append((seconds, gap))
     warn_of_gap(status, gap, tol)
@@ -185,18 +185,18 @@ def solve(
 
 
 def warn_of_gap(status: Status, gap: float, tol: float) -> None:
-    """Warn where the gap is above what was asked for."""
+    """Warn if the gap is above the tolerance."""
     if gap > tol:
         warn(
             f"The solver stopped ({status}) at a relative duality gap of {gap:.1e}, above tol = {tol:.1e}. "
-            "Attributions of this solution are feasible but not final; allow more time, raise tol, or use a "
+            "Attributions of this solution are feasible but not final. Allow more time, raise tol, or use a "
             "smaller C.",
             ConvergenceWarning,
         )
 
 
 def check_options(tol: float, max_seconds: float | None, n_threads: int | None, seed: int) -> None:
-    """Raise where an option of the solver is wrong, before any work is done."""
+    """Raise if an option of the solver is wrong, before any work is done."""
     check_share("tol", tol)
     check_seed(seed)
     if max_seconds is not None:
@@ -206,7 +206,7 @@ def check_options(tol: float, max_seconds: float | None, n_threads: int | None, 
 
 
 def check_warm_start(warm_start: Solution | csr_array | None, problem: Problem) -> csr_array | None:
-    """Return the λ of a warm start, None where there is none, or raise unless it fits the problem."""
+    """Return the λ of a warm start, None without one, or raise unless it fits the problem."""
     if warm_start is None:
         return None
     lam = warm_start.lam if isinstance(warm_start, Solution) else warm_start
@@ -215,22 +215,22 @@ def check_warm_start(warm_start: Solution | csr_array | None, problem: Problem) 
         got = getattr(lam, "shape", type(lam).__name__)
         raise InvalidInputError(
             f"'warm_start' must be a Solution or a sparse λ of shape {shape}. Got {got}. "
-            "Pass one of the same samples and classes, or none."
+            "Pass one with the same samples and classes, or None."
         )
     if lam.dtype.kind not in "biuf" or not np.isfinite(lam.data).all():
-        raise InvalidInputError("'warm_start' must hold finite real numbers. Got others in its λ.")
+        raise InvalidInputError("'warm_start' must have finite real numbers. Got others in its λ.")
     return csr_array(lam)
 
 
 def merge_columns(lam: csr_array, place: Ints) -> csr_array:
-    """λ of all outputs as that of the merged problem, with the mean of the columns that became one."""
+    """Merge λ of all outputs: equal outputs get the mean of their columns."""
     times = np.bincount(place)
     members = csr_array((np.ones(len(place)), (np.arange(len(place)), place)))  # (outputs, merged outputs)
     return lam if len(times) == len(place) else csr_array((lam @ members) / times)
 
 
 def in_units(lam: csr_array, problem: Problem, power: int = 1) -> csr_array:
-    """λ (N, K) of the search in the units of the outputs, or with power −1 the other way round."""
+    """Scale λ (N, K) of the search to the units of the outputs, or back with power −1."""
     if problem.units is None:
         return lam
     factor = problem.units**power
@@ -238,7 +238,7 @@ def in_units(lam: csr_array, problem: Problem, power: int = 1) -> csr_array:
 
 
 def expand_columns(lam: csr_array, place: Ints) -> csr_array:
-    """λ of the merged problem as that of all outputs: every value stays what it is."""
+    """Expand λ of the merged problem to all outputs, with equal values."""
     if lam.shape[1] == len(place):
         return lam
     expanded = lam[:, place]

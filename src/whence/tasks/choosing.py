@@ -1,4 +1,4 @@
-"""Which task it is: by what the user passes, by the labels, or by a saved file."""
+"""Choose the task: by the argument, by the labels, or by a saved file."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def as_task(task: Any) -> Task | None:
 
 
 def find_task(labels: Any) -> Task:
-    """Return the task of labels as users have them, or raise where several are equally likely.
+    """Return the task that fits the labels, or raise if several fit equally well.
 
-    Integers and text are classes. Zeros and ones that are no integers, (N,) or (N, 1), belong to one logit;
+    Integers and text are classes. Zeros and ones that are not integers, (N,) or (N, 1), belong to one logit;
     other numbers to a regression. Zeros and ones (N, K) are many labels, unless every sample has exactly one
     of them: then they may be classes as well, and the user says which.
     """

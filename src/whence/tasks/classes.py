@@ -1,4 +1,4 @@
-"""One class of several: labels are classes 0 … K−1, and the largest output is the prediction."""
+"""Classification: labels are classes 0 … K−1, and the largest output is the prediction."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Classes(Task):
         refuse_sample(
             np.array([name not in classes for name in array], bool),
             indices,
-            lambda i: f"its label {str(array[i])!r} is no class of the model: {first_names(names)}",
+            lambda i: f"its label {str(array[i])!r} is not a class of the model: {first_names(names)}",
             "Rename it, set model.config.id2label, or give integer labels.",
         )
         return np.array([classes[name] for name in array], dtype=np.int64)
@@ -238,9 +238,21 @@ class OneLogit(Classes):
         self.check_head(layer, d, n_outputs)
         return replace(self, n_outputs=2)
 
+    def check(self, labels: Array, indices: Ints, n_outputs: int, layer: str) -> None:
+        """Raise SampleError where a label is not 0 or 1."""
+        refuse_sample(
+            (labels != 0) & (labels != 1),
+            indices,
+            lambda i: f"its label must be 0 or 1, as the model has one output; it is {labels[i]}",
+            'Pass task="regression" where labels are quantities; where they are classes, the model must have '
+            "one output for each.",
+        )
+
     def check_labels(self, labels: Any, n_samples: int, n_outputs: int | None) -> tuple[Ints, int]:
         """Return zeros and ones as int64 (N,), and 2, or raise."""
-        return super().check_labels(self.encode(labels), n_samples, 2)
+        classes = self.encode(labels)
+        self.check(classes, np.arange(len(classes)), 2, "head")
+        return super().check_labels(classes, n_samples, 2)
 
     def encode(self, labels: Any, indices: Sequence[int] | None = None) -> Ints:
         """Return classes of zeros and ones of any dtype, (N,) or (N, 1), or of names."""

@@ -1,4 +1,4 @@
-"""Many labels: each is on or off for a sample, whatever the others are."""
+"""Several labels per sample, each on or off, independent of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers: targets are one or several per sample, and outputs their predictions."""
+"""Regression: one or several numbers per sample, and outputs that predict them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from whence.core.arrays import Array, Doubles, Ints, Mask
 from whence.core.checks import check_shape, outside, shown, to_array
 from whence.core.display import number
 from whence.core.registry import Registry
-from whence.errors import DataWarning, InvalidInputError, SampleError, UnsupportedError, warn
+from whence.errors import DataWarning, InvalidInputError, ModelError, SampleError, UnsupportedError, warn
 from whence.svm.likeness import CLASSES
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """What a model's outputs stand for: what labels are, which dual problem, and which output is explained.
+    """Defines what labels and outputs mean, which dual problem is solved and which output is explained.
 
     A task of your own is one class in one file, which ``whence.register`` makes known by its name. Code reads
     what a task declares below and never asks for its class. Fields other than ``n_outputs`` and ``names`` are
@@ -146,6 +146,21 @@ class Task(ABC):
                 f"Got {self.n_outputs}."
             )
 
+    def check_activation(self, activation: str, layer: str) -> None:
+        """Raise where what a model does with its logits, such as a softmax, does not fit the labels."""
+        kinds = {"": True, "sigmoid": self.paired or self.label_kind == "label"}
+        if not kinds.get(activation, self.has_classes and not self.paired):
+            advice = {
+                "class": "A sigmoid fits one output, or several labels per sample: pass "
+                'task="many-labels" with labels of zeros and ones, or a model that returns logits.',
+                "label": 'For one class per sample pass integer labels or task="classes".',
+                "number": "A regression ends in a linear layer: pass a model that returns its output.",
+            }
+            raise ModelError(
+                f"The model's {activation} after layer {layer!r} must fit the labels, {self.labels}. "
+                f"It does not. {advice[self.label_kind]}"
+            )
+
     def for_head(self, layer: str, d: int, n_outputs: int) -> Task:
         """Return the task of a model whose last layer makes K outputs of d features, or raise."""
         self.check_head(layer, d, n_outputs)
@@ -186,7 +201,7 @@ class Task(ABC):
 
     @abstractmethod
     def encode(self, labels: Any, indices: Sequence[int] | None = None) -> Array:
-        """Return labels as an array (N, …) of one dtype and shape, whatever the user has, or raise.
+        """Return labels as an array (N, …) of one dtype and shape, or raise.
 
         ``indices`` are the samples' places, for the error; None counts from 0.
         """

@@ -1,1 +1,1 @@
-"""What people look at: pages made from explanations."""
+"""The web explorer: server, requests and pages."""

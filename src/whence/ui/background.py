@@ -1,4 +1,4 @@
-"""Work in the background: begun once, reports its progress, and can be stopped."""
+"""Work in the background that starts once, reports its progress and can be stopped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StoppedError(WhenceError):
 
 
 class Status(NamedTuple):
-    """How far work is: ``done`` of ``total`` of what is counted, where that is known."""
+    """Progress of some work: ``done`` of ``total`` units of the step ``what``; total is 0 if unknown."""
 
     seconds: float
     what: str = ""
@@ -28,18 +28,18 @@ class Status(NamedTuple):
 
 
 def start_thread(work: Callable[[], object]) -> threading.Thread:
-    """Begin work in another thread, on the engine in use here: a thread itself would have the default."""
+    """Start work in another thread, on the current engine: a new thread would use the default one."""
     thread = threading.Thread(target=copy_context().run, args=(work,), daemon=True)
     thread.start()
     return thread
 
 
 class Background(Generic[Result]):
-    """Work whose result is cached; where it failed or was stopped, it can begin again.
+    """Work whose result is cached. It can be restarted after a failure or a stop.
 
     Parameters
     ----------
-    work : what is to be done; it reports its progress by ``whence.core.progress``
+    work : the function to run; it reports progress by ``whence.core.progress``
     """
 
     def __init__(self, work: Callable[[], Result]) -> None:
@@ -47,29 +47,29 @@ class Background(Generic[Result]):
         self._run: Run[Result] | None = None
 
     def begin(self) -> Run[Result]:
-        """Begin, unless it is under way or done; return the run."""
+        """Start unless it is running or done; return the run."""
         with self._lock:
             if self._run is None or self._run.lost:
                 self._run = Run(self._work)
             return self._run
 
     def result(self) -> Result:
-        """Return the result, computing it where it is not there; raise what went wrong."""
+        """Return the result, computed if necessary; raise the error of a failed run."""
         return self.begin().result()
 
     @property
     def ready(self) -> Result | None:
-        """The result where it is there."""
+        """The result; None until there is one."""
         return None if self._run is None else self._run.value
 
     def stop(self) -> None:
-        """End the work at its next step."""
+        """Stop the work at its next step."""
         if self._run is not None:
             self._run.stop()
 
 
 class Run(Generic[Result]):
-    """One attempt, begun at once.
+    """One attempt, which starts immediately.
 
     Parameters
     ----------
@@ -90,15 +90,15 @@ class Run(Generic[Result]):
         return self.value is None and (self._error is not None or self._stopping.is_set())
 
     def stop(self) -> None:
-        """End at the next step."""
+        """Stop at the next step."""
         self._stopping.set()
 
     def ends_within(self, seconds: float) -> bool:
-        """Wait so long at most; return whether it has ended."""
+        """Wait at most this long; return whether the run has ended."""
         return self._ended.wait(seconds)
 
     def result(self) -> Result:
-        """Wait for the result; raise what went wrong."""
+        """Wait for the result; raise the error if the run failed."""
         self._ended.wait()
         if self._error is not None:
             raise self._error
@@ -107,21 +107,21 @@ class Run(Generic[Result]):
 
     @property
     def progress(self) -> Status:
-        """How far it is."""
+        """How far the run is."""
         return Status(round(time.perf_counter() - self._began, 1), *self._heard)
 
     def _hear(self, what: str, done: int, total: int) -> None:
         self._heard = what, done, total
         if self._stopping.is_set():
             raise StoppedError(
-                "It was stopped. Ask again to go on; what the cache holds is not computed again."
+                "The work was stopped. Start it again to continue; cached parts are not computed again."
             )
 
     def _try(self, work: Callable[[], Result]) -> None:
         try:
             with listening(self._hear):
                 self.value = work()
-        except Exception as error:  # whoever waits must hear of it, whatever it is
+        except Exception as error:  # raised again in ``result``
             self._error = error
         finally:
             self._ended.set()

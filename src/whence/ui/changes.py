@@ -1,4 +1,4 @@
-"""What if: the surrogate without training samples, or with other labels, and which tests change."""
+"""What if: re-solve the surrogate without samples or with other labels, and list the tests that change."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError
 from whence.methods import DualDA, Effects
 from whence.ui.explorer import Explorer
-from whence.ui.requests import Answer, Changes, Group, WhatIf
-from whence.ui.trained import likely_wrong
+from whence.ui.requests import Answer, Changes, Group, WhatIfRequest
 
 _LISTED = 200
-"""Tests that change which are listed; the others are counted."""
+"""Changed tests to list; the others are only counted."""
 
 
 class Resolved(NamedTuple):
-    """Training samples to remove, and new labels of others."""
+    """Training samples to remove, and new labels for others."""
 
     remove: list[int]
     relabel: dict[int, int]
 
 
 def resolve(explorer: Explorer, asked: Changes) -> Resolved:
-    """Find the samples that are named one by one, by class, by search or by the audit.
+    """Find the samples that a request names one by one, by class, by search or by the audit.
 
-    Of a sample that is named several times the first counts, and those named one by one come first. A new
-    label that a sample has already is no change.
+    If a sample is named several times, the first mention counts, and samples named one by one come first.
+    A new label that equals the present one is ignored.
     """
     if not explorer.task.has_classes:
-        raise InvalidInputError("'What if' must be asked of classes. These outputs are labels or numbers.")
+        raise InvalidInputError(
+            "'What if' needs a classifier. The outputs of this model are labels or numbers."
+        )
     labels = explorer.project.explainer.labels_
     new: dict[int, int | None] = dict.fromkeys(asked.remove)
     for index, label in asked.relabel.items():
@@ -48,22 +49,22 @@ def resolve(explorer: Explorer, asked: Changes) -> Resolved:
 
 
 def _members(explorer: Explorer, group: Group) -> tuple[Ints, Ints]:
-    """Return the places of a group's samples, and suggested labels: their present ones if none is."""
+    """Return the indices of a group's samples, and their suggested (else present) labels."""
     labels = explorer.project.explainer.labels_
     if group.by == "wrong labels":
         ranking = explorer.solved.wrong_labels.result()
-        chosen = likely_wrong(ranking)
+        chosen = ranking.likely
         return ranking.indices[chosen], ranking.suggested[chosen]
     label = None if group.label is None else explorer.check_class("label", group.label)
     places = explorer.training.fitting(label, group.search)
     return places, labels[places]
 
 
-def what_if(explorer: Explorer, asked: WhatIf) -> Answer:
-    """Solve the surrogate with changes; compare its outputs for one test.
+def what_if(explorer: Explorer, asked: WhatIfRequest) -> Answer:
+    """Re-solve the surrogate with changes and compare its outputs for one test.
 
-    ``first_order`` is the change of the target's logit by effects: predicted to first order, exact by solving
-    their surrogate again, and whether the two disagree; None where effects are not fitted yet.
+    ``first_order`` is the change of the target's logit by effects: predicted to first order, exact by
+    re-solving their surrogate, and whether the two disagree; None if effects are not fitted yet.
     """
     before, tests, changes = explorer.project.explainer, explorer.tests, resolve(explorer, asked)
     f = tests.features[explorer.project.read_tests([asked.test])]
@@ -88,17 +89,17 @@ def _first_order(explorer: Explorer, index: int, changes: Resolved, target: int)
         return None
     effect = effects.effect_of(**_of_effects(explorer, effects, [index], changes, [target]))
     predicted, exact = float(effect.first_order[0]), float(effect.exact[0])
-    return {"predicted": predicted, "exact": exact, "disagree": effect.parted}
+    return {"predicted": predicted, "exact": exact, "disagree": effect.disagree}
 
 
 def _of_effects(
     explorer: Explorer, effects: Effects, tests: list[int], changes: Resolved, targets: list[int]
 ) -> dict[str, Any]:
-    """Return the arguments of effects for a question about tests, with a class per test."""
+    """Return the arguments of ``effect_of`` for some tests, with one class per test."""
     vectors = effects.surrogate_.vectors.cpu().numpy()
-    known = vectors if len(vectors) == effects.n_train_ else None  # as a rule all of them have weight
+    known = vectors if len(vectors) == effects.n_train_ else None  # usually all samples have weight
     x = explorer.project.tests.take(tests)
-    with explorer.reading:  # and not while the surrogate is solved, so that explanations go on
+    with explorer.model_lock:  # not held while the surrogate is solved, so that explanations continue
         features = effects.fitted_.require_model().read(x, effects.batch_size).features
     return {"features": features, "target": targets, **changes._asdict(), "training_features": known}
 
@@ -116,20 +117,24 @@ def _side(explainer: DualDA, f: torch.Tensor, target: int) -> Answer:
 
 
 def what_changes(explorer: Explorer, asked: Changes) -> Answer:
-    """Solve the surrogate with changes; return which tests change class.
+    """Re-solve the surrogate with changes and return the tests that change class.
 
-    Of the ``changed_tests`` the first are listed; ``fixed`` of them become right, ``broken`` wrong.
+    ``changed`` lists the first of the ``changed_tests``; ``fixed`` of them become right, ``broken`` wrong.
     """
     explainer, tests, changes = explorer.project.explainer, explorer.tests, resolve(explorer, asked)
     if not any(changes):
-        raise InvalidInputError("'changes' must change a training sample. These change none.")
+        raise InvalidInputError("'changes' must change at least one training sample. These change none.")
     other = explorer.solved.changed(*changes)
     before, after = tests.surrogate_labels, other.predict(features=tests.features).numpy()
     moved = tests.valid & (before != after)
+    known, n_tests = explorer.project.labelled, int(tests.valid.sum())
     right = [tests.valid & (labels == tests.truths) for labels in (before, after)]
-    n_tests = int(tests.valid.sum())
     states = [
-        {"accuracy": float(hits.sum() / n_tests), "n_support": len(one.support_), "gap": one.gap_}
+        {
+            "accuracy": float(hits.sum() / n_tests) if known else None,
+            "n_support": len(one.support_),
+            "gap": one.gap_,
+        }
         for one, hits in zip((explainer, other), right, strict=True)
     ]
     return {
@@ -147,10 +152,10 @@ def what_changes(explorer: Explorer, asked: Changes) -> Answer:
 
 
 def _listed(explorer: Explorer, other: DualDA, changes: Resolved, places: Ints, after: Ints) -> list[Answer]:
-    """Return the tests that change, with the logits, before and after, of the class that each had.
+    """Return the tests that change, each with the logit of its former class before and after.
 
-    ``tau`` is what the changed samples add to that logit, before; ``effect`` its predicted change to first
-    order, None where effects are not fitted yet.
+    ``tau`` is what the changed samples added to that logit; ``effect`` its change as predicted to first
+    order, None if effects are not fitted yet.
     """
     if not len(places):
         return []
@@ -161,12 +166,12 @@ def _listed(explorer: Explorer, other: DualDA, changes: Resolved, places: Ints, 
     effects, predicted = explorer.solved.effects.ready, None
     if effects is not None:
         asked = _of_effects(explorer, effects, places.tolist(), changes, had.tolist())
-        predicted = effects.first_order(**asked)  # solved again, it would take as long as a fit
+        predicted = effects.first_order(**asked)  # the exact effect would take as long as a fit
     return [
         {
             "row": row,
-            "came": int(had[j]),
-            "became": int(after[row["index"]]),
+            "class_before": int(had[j]),
+            "class_after": int(after[row["index"]]),
             "logits": (float(logits[0][j]), float(logits[1][j])),
             "tau": float(tau[j]),
             "effect": None if predicted is None else float(predicted[j]),
@@ -176,12 +181,12 @@ def _listed(explorer: Explorer, other: DualDA, changes: Resolved, places: Ints, 
 
 
 def _part(explainer: DualDA, samples: list[int], f: torch.Tensor, classes: Ints) -> Doubles:
-    """Return what training samples add to the logits of tests with features (B, d), for a class (B,) each."""
+    """Return what training samples add to the logits of the classes (B,) for tests with features (B, d)."""
     surrogate = explainer.surrogate_
     chosen = np.intersect1d(samples, surrogate.support)
     rows = surrogate.stored[surrogate.rows(chosen.tolist())].double().cpu().numpy()
     lam = surrogate.lam[chosen]
     weight, constant = lam.T @ rows, surrogate.constant**2 * np.asarray(lam.sum(axis=0)).ravel()
-    read = surrogate.stored.as_read(f).double().cpu().numpy()
+    read = surrogate.stored.transform(f).double().cpu().numpy()
     part: Doubles = (read * weight[classes]).sum(axis=1) + constant[classes]
     return part

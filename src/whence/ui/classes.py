@@ -1,4 +1,4 @@
-"""The classes of the explorer: the evidence for each, what separates two, and the concepts that they use."""
+"""The class views of the explorer: evidence for each class, what separates two, concepts of classes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _SEPARATING = 8  # samples of a class in a comparison
 _RIVALS = 8
 _CONFUSED = 12  # pairs of classes
 _SHARED = 5  # concepts
-_SHOWN = 8  # samples at either end of a concept
-_USERS = 4  # classes of a concept
-_UNUSED = 1e-3  # share of a concept below which it is left out
+_SHOWN = 8  # samples at each end of a concept
+_USERS = 4  # classes per concept
+_UNUSED = 1e-3  # concepts with a smaller share are left out
 
 
 def classes(explorer: Explorer, offset: int = 0, limit: int | None = None) -> Answer:
-    """Return a page of the classes, with their strongest samples, and which are confused most often."""
+    """Return a page of the classes with their strongest samples, and the most frequent confusions."""
     view = class_view(explorer.project.explainer, _STRONGEST).classes
     chosen = view[offset : None if limit is None else offset + limit]
     places = list(dict.fromkeys(i for one in chosen for i in one.proponents.tolist()))
@@ -45,7 +45,7 @@ def classes(explorer: Explorer, offset: int = 0, limit: int | None = None) -> An
 
 
 def _confused(explorer: Explorer) -> list[Answer]:
-    """Return the kinds of errors of the model, the most frequent first."""
+    """Return the pairs of true and predicted class of the model's errors, the most frequent first."""
     tests = explorer.tests
     errors = np.stack([tests.truths[tests.wrong], tests.predicted[tests.wrong]], axis=1)
     kinds, counts = np.unique(errors, axis=0, return_counts=True)
@@ -56,15 +56,15 @@ def _confused(explorer: Explorer) -> list[Answer]:
 
 
 class _Border(NamedTuple):
-    """What separates a class from another, or from all others, by support vectors.
+    """How support vectors separate a class from another, or from all others.
 
     Attributes
     ----------
     labels : (S,)
-    pulls : (S,) λ_i,one − λ_i,other, of all others λ_i,one: to which side each pulls
-    shares : (S,) of w_one − w_other, of all others of w_one, which is the sum of what they pull
+    pulls : (S,) λ_i,one − λ_i,other, or λ_i,one against all others: the side each pulls to
+    shares : (S,) share of w_one − w_other, or of w_one against all others, that each contributes
     margins : (S,) how far each is on its own label's side of the border
-    held : (S,) whether a sample of one of the two is held apart from the other
+    held : (S,) whether the surrogate holds a sample of one of the two apart from the other
     """
 
     labels: Ints
@@ -75,12 +75,14 @@ class _Border(NamedTuple):
 
 
 def compare(explorer: Explorer, one: int, other: int | None = None) -> Answer:
-    """Compare a class with another, or with all others where that is None.
+    """Compare a class with another, or with all others if ``other`` is None.
 
     ``similarity`` is the cosine of the two classes' weights.
     """
     if not explorer.task.has_classes:
-        raise InvalidInputError("Classes must be compared where outputs are classes. These are not.")
+        raise InvalidInputError(
+            "Comparing classes needs a classifier. The outputs of this model are not classes."
+        )
     explorer.check_class("one", one)
     if other is not None and explorer.check_class("other", other) == one:
         raise InvalidInputError(f"'other' must be another class than 'one', {one}. Got the same.")
@@ -122,15 +124,15 @@ def _border(explorer: Explorer, one: int, other: int | None) -> _Border:
 
 
 def _sides(explorer: Explorer, one: int, other: int | None) -> list[Answer]:
-    """Return the evidence for either class against the other: the tests that have it, and training samples.
+    """Return, for each of the two classes, its tests and the training samples that separate it.
 
-    ``mistaken`` of ``n_tests`` are taken for the other; ``n_border`` training samples of it are held apart
-    from the other by the surrogate. ``separating`` separate the two most, ``border`` are nearest the other.
+    The model takes ``mistaken`` of ``n_tests`` for the other class; the surrogate holds ``n_border`` of the
+    training samples apart from it. ``separating`` separate the two most, ``border`` are nearest the other.
     """
     tests, line = explorer.tests, _border(explorer, one, other)
 
     def has(labels: Any, side: int) -> Any:
-        """Return which labels (n,) are those of a side."""
+        """Return which labels (n,) belong to a side."""
         if side == 0:
             return labels == one
         return labels != one if other is None else labels == other
@@ -138,10 +140,10 @@ def _sides(explorer: Explorer, one: int, other: int | None) -> list[Answer]:
     sides = []
     for side, sign in ((0, 1), (1, -1)):
         border = np.flatnonzero(has(line.labels, side) & line.held)
-        # Evidence against one class alone takes from it, and has a negative share.
+        # Evidence against a single class has a negative share of it.
         weight = line.shares * (sign if other is None else 1)
         separating = np.flatnonzero((sign * line.pulls > 0) & (weight > 0))
-        truly = tests.valid & has(tests.truths, side)
+        truly = tests.valid & (tests.truths >= 0) & has(tests.truths, side)
         sides.append(
             {
                 "n_tests": int(truly.sum()),
@@ -162,8 +164,8 @@ def _first(rows: Ints, by: Doubles) -> Ints:
 def _listed(explorer: Explorer, rows: Ints, line: _Border) -> list[Answer]:
     """Return training samples at a border.
 
-    ``share`` is a sample's part of what separates the classes, over all samples 1, and negative where it
-    takes from that; ``margin`` is how far it is on its own label's side, 1 being far enough.
+    ``share`` is a sample's share of what separates the classes; shares sum to 1 over all samples and may be
+    negative. ``margin`` is how far the sample is on its own label's side; 1 is far enough.
     """
     explainer = explorer.project.explainer
     places = explainer.support_[rows].tolist()
@@ -187,7 +189,7 @@ def _similarity(explorer: Explorer, one: int) -> Any:
 
 
 def _rivals(explorer: Explorer, one: int) -> list[Answer]:
-    """Return the other classes that a class is held apart from, those by most training samples first."""
+    """Return the classes that a class is held apart from, those with the most training samples first."""
     explainer, tests = explorer.project.explainer, explorer.tests
     lam, labels = explainer.surrogate_.lam[explainer.support_], explainer.labels_[explainer.support_]
     mine = (lam[labels == one] < 0).sum(axis=0)
@@ -215,7 +217,7 @@ def _rivals(explorer: Explorer, one: int) -> list[Answer]:
 
 
 def _shared(explorer: Explorer, one: int, other: int) -> list[Answer]:
-    """Return the concepts that raise the logits of both classes most, for the tests of either."""
+    """Return the concepts that raise the logits of both classes most, over the tests of both."""
     used = uses(explorer)
     parts = used.of(one), used.of(other)
     both = np.minimum(*parts)
@@ -226,7 +228,7 @@ def _shared(explorer: Explorer, one: int, other: int) -> list[Answer]:
     ]
 
 
-# Concepts: the samples that show each, and the classes that use it
+# Concepts: the samples that show each concept, and the classes that use it
 
 
 class Uses(NamedTuple):
@@ -234,11 +236,11 @@ class Uses(NamedTuple):
 
     Attributes
     ----------
-    classes : (k,) that the model gives to a test; of the others nothing is known
-    parts : (k, q) of each class's mean logit, (w_c·v)(μ_c·v), μ_c being the mean of the features of the tests
-        that the model gives class c. Over all concepts, which are a basis, the parts of a class sum to its
-        mean logit without the bias
-    activations : (k, q) how strongly these tests show each concept in the mean, μ_c·v
+    classes : (k,) the classes that the model predicts for at least one test
+    parts : (k, q) parts of each class's mean logit, (w_c·v)(μ_c·v); μ_c is the mean feature of the tests that
+        the model predicts as class c. Concepts are a basis, so the parts of a class sum to its mean logit
+        without the bias
+    activations : (k, q) mean activation of each concept over these tests, μ_c·v
     """
 
     classes: Ints
@@ -246,7 +248,7 @@ class Uses(NamedTuple):
     activations: Doubles
 
     def of(self, c: int) -> Doubles:
-        """Return the parts (q,) of a class; 0 where it is given to no test."""
+        """Return the parts (q,) of a class; 0 if the model predicts it for no test."""
         parts: Doubles = self.parts[self.classes == c].sum(axis=0)
         return parts
 
@@ -254,7 +256,7 @@ class Uses(NamedTuple):
 def uses(explorer: Explorer) -> Uses:
     """Return how all classes use all concepts."""
     tests, explainer = explorer.tests, explorer.project.explainer
-    features = explainer.surrogate_.stored.as_read(tests.features).double().cpu().numpy()[tests.valid]
+    features = explainer.surrogate_.stored.transform(tests.features).double().cpu().numpy()[tests.valid]
     classes, given = np.unique(tests.predicted[tests.valid], return_inverse=True)
     means = np.zeros((len(classes), features.shape[1]))
     np.add.at(means, given, features)
@@ -266,14 +268,16 @@ def uses(explorer: Explorer) -> Uses:
 
 
 def gallery(explorer: Explorer, offset: int = 0, limit: int = 12) -> Answer:
-    """Return a page of the concepts, those that the classes use most first.
+    """Return a page of the concepts, the most used first.
 
-    Of each the support vectors that show it ``most``, and those that show its opposite most, ``least``.
-    ``uses`` are the parts of classes' mean logits through it, over the tests that are given the class;
-    ``shows`` says whether these show the concept, or its opposite.
+    ``most`` are the support vectors that show a concept most, ``least`` those that show its opposite most.
+    ``uses`` are the parts of classes' mean logits through it, over the tests predicted as the class;
+    ``shows`` says whether these show the concept or its opposite.
     """
     if not explorer.task.has_classes:
-        raise InvalidInputError("The gallery must be of a model of classes. These outputs are not.")
+        raise InvalidInputError(
+            "The gallery of concepts needs a classifier. The outputs of this model are not classes."
+        )
     (classes, parts, activations), components = uses(explorer), explorer.solved.components
     shares = parts / np.maximum(np.abs(parts).sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
     used = np.abs(shares).mean(axis=0)

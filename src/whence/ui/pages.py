@@ -1,4 +1,4 @@
-"""The explorer's page, in two forms: live, asking for its data; and as one file with everything inside."""
+"""The explorer's page in two forms: live, which requests its data; and as one self-contained file."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SCRIPTS = (
     "dom", "asked", "address", "maps", "source", "charts", "panels", "audit", "classes", "gallery", "start",
     "list", "whatif", "changes", "keys", "main",
 )  # fmt: skip
-"""The page's modules, each importing only from those before it."""
+"""The page's modules; each imports only from those before it."""
 
 
 def live_page(explorer: Explorer) -> str:
-    """Render the page that asks the server."""
+    """Render the page that requests its data from the server."""
     return _render(live_look(), report=False, info=explorer.info())
 
 
@@ -53,21 +53,21 @@ def report_page(
     *,
     effects: bool = False,
 ) -> str:
-    """Render the page with some test samples inside, which needs no server and no network.
+    """Render the page with some test samples inside; it needs no server and no network.
 
     Parameters
     ----------
-    explorer : what is shown
-    tests : places of the test samples
-    k : proponents and opponents of each
+    explorer : the explorer to show
+    tests : indices of the test samples
+    k : proponents and opponents per test
     n_audit : training samples in the audit queue
-    notes : of some of the tests, by their places
+    notes : notes on some of the tests, by index
     effects : fit effects, and show what would change next to what logits are made of
     """
     if effects and len(explorer.questions) < 2:
         raise InvalidInputError(
-            f"'effects' must be left out: the explanations of this explainer are of what is "
-            f"{explorer.questions[0]!r}, and there is no other question."
+            f"'effects' must be False for this explainer. It answers one question only, "
+            f"{explorer.questions[0]!r}."
         )
     if effects:
         explorer.solved.effects.result()
@@ -95,7 +95,7 @@ def report_page(
         "explanations": explanations,
         "changes": changes,
         "typicality": typicality,
-        "doubts": {index: explorer.doubt(index, k) for index in explanations if whole},
+        "stability": {index: explorer.stability(index, k) for index in explanations if whole},
         "concepts": {index: explorer.concepts(index, pair) for index, pair in strongest.items()},
         "audit": explorer.training.suspects(0, n_audit) if whole else None,
         "classes": classes(explorer) if whole else None,
@@ -105,9 +105,9 @@ def report_page(
 
 
 def embed(data: Any) -> str:
-    """Write data as JSON that can stand inside a page: nothing in it ends the element or begins another.
+    """Write data as JSON that is safe inside a page: nothing in it ends the element or begins another.
 
-    A picture stands in it once, as one of ``pictures``; each ``src`` is its place there.
+    Each picture is written once, in ``pictures``; each ``src`` is an index into it.
     """
     pictures: dict[str, int] = {}
     written = {**_shared(to_jsonable_python(data), pictures), "pictures": list(pictures)}
@@ -116,7 +116,7 @@ def embed(data: Any) -> str:
 
 
 def _shared(value: Any, pictures: dict[str, int]) -> Any:
-    """Replace pictures by their places, and note those that are new."""
+    """Replace pictures by their indices, and collect those that are new."""
     if isinstance(value, list):
         return [_shared(part, pictures) for part in value]
     if not isinstance(value, dict):

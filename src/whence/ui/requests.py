@@ -1,4 +1,4 @@
-"""What the explorer's interface is asked, validated: pages of lists, and questions of what if."""
+"""The validated requests of the explorer's API: pages of lists, and what-if changes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Answer = dict[str, Any]
-"""An answer of the interface, in plain types that JSON takes."""
+"""An answer of the API, in plain JSON types."""
 
-Class = Annotated[int, Field(ge=0, description="A class by its number")]
-Index = Annotated[int, Field(ge=0, description="A sample's place")]
+Class = Annotated[int, Field(ge=0, description="The index of a class")]
+Index = Annotated[int, Field(ge=0, description="The index of a sample")]
 Search = Annotated[
-    str, Field(max_length=200, description="Places such as 3, 17, 40-60, or a part of a class's name or text")
+    str, Field(max_length=200, description="Indices such as 3, 17, 40-60, or part of a class's name or text")
 ]
 To = Annotated[
     Class | Literal["suggested"] | None,
-    Field(description="A new label, the suggested one, or none: the samples are removed"),
+    Field(description="A new label, or the suggested one; null removes the samples"),
+]
+
+
+Other = Annotated[
+    Class | Literal["runner-up"] | None,
+    Field(description="Another class: explain the evidence for the target over this class"),
 ]
 
 
@@ -28,19 +34,19 @@ class Paged(BaseModel):
 
 
 class Wanted(Paged):
-    """Which test samples are listed, in which order, and which page of them."""
+    """A page of the list of test samples: its filters and order."""
 
     label: Class | None = None
     predicted: Class | None = None
     wrong: bool = False
     disagree: bool = False
     novel: bool = False
-    search: Annotated[str, Field(max_length=100, description="A place, or a part of a class's name")] = ""
+    search: Annotated[str, Field(max_length=100, description="An index, or part of a class's name")] = ""
     order: Literal["number", "least certain"] = "number"
 
 
 class WantedTraining(Paged):
-    """Which training samples are listed, and which page of them."""
+    """A page of the list of training samples, and its filters."""
 
     label: Class | None = None
     search: Search = ""
@@ -53,7 +59,7 @@ class StrictRequest(BaseModel):
 
 
 class OfSamples(StrictRequest):
-    """All training samples with a label, or that a search finds, or both."""
+    """All training samples with a label, that a search finds, or both."""
 
     by: Literal["samples"]
     label: Class | None = None
@@ -62,7 +68,7 @@ class OfSamples(StrictRequest):
 
 
 class OfAudit(StrictRequest):
-    """All training samples whose labels are likelier wrong than right."""
+    """All training samples whose labels are more likely wrong than right."""
 
     by: Literal["wrong labels"]
     to: To = None
@@ -72,15 +78,15 @@ Group = Annotated[OfSamples | OfAudit, Field(discriminator="by")]
 
 
 class Changes(StrictRequest):
-    """Training samples to remove, and new labels of others: one by one, and in groups."""
+    """Training samples to remove and new labels for others, one by one and in groups."""
 
     remove: Annotated[list[Index], Field(max_length=1000)] = []
     relabel: Annotated[dict[int, Class], Field(max_length=1000)] = {}
     groups: Annotated[list[Group], Field(max_length=20)] = []
 
 
-class WhatIf(Changes):
-    """What if, asked of one test."""
+class WhatIfRequest(Changes):
+    """What if, for one test."""
 
     test: Index
     target: Class | None = None

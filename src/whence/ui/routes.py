@@ -1,4 +1,4 @@
-"""The explorer's interface: what each address answers."""
+"""The routes of the explorer's API."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ from whence.ui.background import Run
 from whence.ui.changes import what_changes, what_if
 from whence.ui.classes import classes, compare, gallery
 from whence.ui.explorer import Explorer
-from whence.ui.requests import Answer, Changes, Paged, Wanted, WantedTraining, WhatIf
+from whence.ui.requests import Answer, Changes, Other, Paged, Wanted, WantedTraining, WhatIfRequest
 
 MOST_PAIRS = 50
 MOST_PIXELS = 16_000_000
 """The largest picture that is decoded."""
 MOST_LETTERS = 20_000
-"""The longest text that is read, the same as the page's own limit: tokenisers read all of a text first."""
+"""The longest text that is accepted, the same as in the page: tokenizers read all of a text first."""
 
-Chosen = Annotated[int | None, Query(ge=0, description="Class to explain; the model's own if none")]
+Chosen = Annotated[int | None, Query(ge=0, description="Class to explain; the predicted one by default")]
 Pairs = Annotated[int, Query(ge=1, le=MOST_PAIRS, description="Proponents and opponents")]
-Strength = Annotated[float | None, Query(gt=0, description="One of the C of /api/info")]
-Asked = Annotated[Question | None, Query(description="One of those of /api/info; the first of them if none")]
+Strength = Annotated[float | None, Query(gt=0, description="One of the values of C in /api/info")]
+Asked = Annotated[Question | None, Query(description="One of the questions in /api/info; default the first")]
+Over = Annotated[Other, Query()]
 Page = Annotated[Paged, Query()]
 
 
 def add_routes(app: FastAPI, explorer: Explorer) -> None:
-    """Add what the page asks for: the tests, the training set, and what is solved for it."""
+    """Add the routes of the page: tests, training set, and computations."""
     _tests(app, explorer)
     _own(app, explorer)
     _training(app, explorer)
@@ -45,34 +46,39 @@ def add_routes(app: FastAPI, explorer: Explorer) -> None:
 def _tests(app: FastAPI, explorer: Explorer) -> None:
     @app.get("/api/info")
     def info() -> Answer:
-        """What was loaded, and what holds for all tests."""
+        """What was loaded, and statistics over all tests."""
         return explorer.info()
 
     @app.get("/api/tests")
     def tests(wanted: Annotated[Wanted, Query()]) -> Answer:
-        """A page of the test samples that fit."""
+        """A page of the test samples that match."""
         return explorer.tests.rows(wanted)
 
     @app.get("/api/tests/{test}/explanation")
     def explanation(
-        test: int, k: Pairs = 5, target: Chosen = None, C: Strength = None, question: Asked = None
+        test: int,
+        k: Pairs = 5,
+        target: Chosen = None,
+        C: Strength = None,
+        question: Asked = None,
+        against: Over = None,
     ) -> Answer:
         """Where the prediction of a test sample comes from, or what would change it."""
-        return explorer.explain(test, k, target, C, question)
+        return explorer.explain(test, k, target, C, question, against)
 
     @app.get("/api/tests/{test}/stability")
     def stability(test: int, k: Pairs = 5, target: Chosen = None) -> Answer:
-        """In how many halves of the training set the strongest samples stay so; solved when first asked."""
-        return explorer.doubt(test, k, target)
+        """In how many halves of the training set the strongest samples stay so; solved on first use."""
+        return explorer.stability(test, k, target)
 
     @app.get("/api/tests/{test}/typicality")
     def typicality(test: int) -> Answer:
-        """How typical a test sample is of the training set, whose features are read when first asked."""
+        """How typical a test sample is of the training set, whose features are computed on first use."""
         return explorer.typicality(test)
 
     @app.get("/api/tests/{test}/concepts")
     def concepts(test: int, pair: int | None = None, target: Chosen = None, C: Strength = None) -> Answer:
-        """Split the score of a pair into concepts; that of the strongest proponent if none is named."""
+        """Split the score of a pair into concepts; by default the pair with the strongest proponent."""
         return explorer.concepts(test, pair, target, C)
 
 
@@ -85,75 +91,78 @@ def _own(app: FastAPI, explorer: Explorer) -> None:
         target: Chosen = None,
         C: Strength = None,
         question: Asked = None,
+        against: Over = None,
     ) -> Answer:
-        """Explain an input of one's own: a picture (image/*) or a text (text/plain) as the body."""
+        """Explain your own input: an image (image/*) or a text (text/plain) as the body."""
         x = read_upload(explorer, request.headers.get("content-type", ""), body)
-        return explorer.explain_own(x, k, target, C, question)
+        return explorer.explain_own(x, k, target, C, question, against)
 
     @app.post("/api/typicality")
     def own_typicality(request: Request, body: Annotated[bytes, Depends(_body)]) -> Answer:
-        """How typical an input of one's own is, sent as for /api/explanation."""
+        """How typical your own input is, sent as for /api/explanation."""
         return explorer.typicality_own(read_upload(explorer, request.headers.get("content-type", ""), body))
 
 
 def _training(app: FastAPI, explorer: Explorer) -> None:
     @app.get("/api/training")
     def training(wanted: Annotated[WantedTraining, Query()]) -> Answer:
-        """A page of the training samples that fit."""
+        """A page of the training samples that match."""
         return explorer.training.rows(wanted)
 
     @app.get("/api/audit")
     def audit(page: Page) -> Answer:
-        """Training samples whose labels may be wrong, the likeliest first; after /api/ranking at once."""
+        """Training samples whose labels may be wrong, the most likely first; fast after /api/ranking."""
         return explorer.training.suspects(page.offset, page.limit)
 
     @app.get("/api/classes")
     def all_classes(page: Page) -> Answer:
-        """A page of the classes of the surrogate, their strongest samples, and which are confused."""
+        """A page of the classes of the surrogate, with their strongest samples and confusions."""
         return classes(explorer, page.offset, page.limit)
 
 
 def _solved(app: FastAPI, explorer: Explorer) -> None:
     @app.post("/api/whatif")
-    def one_test(question: WhatIf) -> StreamingResponse:
-        """Solve the surrogate with changes, for one test; lines of JSON: progress, then the answer."""
+    def one_test(question: WhatIfRequest) -> StreamingResponse:
+        """Re-solve the surrogate with changes, for one test; JSON lines: progress, then the answer."""
         return _answered(Run(lambda: what_if(explorer, question)))
 
     @app.post("/api/whatif/tests")
     def all_tests(changes: Changes) -> StreamingResponse:
-        """Solve the surrogate with changes, for all tests; lines of JSON: progress, then which change."""
+        """Re-solve the surrogate with changes, for all tests; JSON lines: progress, then changed tests."""
         return _answered(Run(lambda: what_changes(explorer, changes)))
 
     @app.post("/api/path")
-    def path(C: Annotated[float, Query(gt=0, description="One of the C of /api/info")]) -> StreamingResponse:
-        """Solve the surrogate at a C on offer; lines of JSON: progress, then the surrogate."""
+    def path(
+        C: Annotated[float, Query(gt=0, description="One of the values of C in /api/info")],
+    ) -> StreamingResponse:
+        """Solve the surrogate at one of the offered C; JSON lines: progress, then the surrogate."""
         run = Run(lambda: explorer.solved.at(C))
         return _answered(run, lambda at: {"C": at.C_, "n_support": len(at.support_), "gap": at.gap_})
 
     @app.post("/api/gallery")
     def concepts(page: Page) -> StreamingResponse:
-        """A page of the concepts that the classes use; lines of JSON: progress, then the page."""
+        """A page of the concepts that the classes use; JSON lines: progress, then the page."""
         return _answered(Run(lambda: gallery(explorer, page.offset, page.limit)))
 
     @app.post("/api/comparison")
     def comparison(one: int, other: int | None = None) -> StreamingResponse:
-        """Compare a class with another, or with all; lines of JSON: progress, then the comparison."""
+        """Compare a class with another, or with all; JSON lines: progress, then the comparison."""
         return _answered(Run(lambda: compare(explorer, one, other)))
 
     @app.post("/api/ranking")
     def ranking() -> StreamingResponse:
-        """Rank the labels of the training set; lines of JSON: progress, then how many are ranked."""
+        """Rank the labels of the training set; JSON lines: progress, then how many are ranked."""
         return _answered(explorer.solved.wrong_labels.begin(), lambda ranking: {"total": len(ranking)})
 
     @app.post("/api/novelty")
     def novelty() -> StreamingResponse:
-        """Compare tests with the training set; lines of JSON: progress, then how many are novel."""
+        """Compare tests with the training set; JSON lines: progress, then how many are novel."""
         run = explorer.solved.novelty.begin()
         return _answered(run, lambda _: {"novel": int(explorer.tests.novel.sum())})
 
     @app.post("/api/effects")
     def effects() -> StreamingResponse:
-        """Fit effects; lines of JSON: progress, then how they are predicted."""
+        """Fit effects; JSON lines: progress, then how effects are predicted."""
         run = explorer.solved.effects.begin()
         return _answered(
             run, lambda fitted: {"description": fitted.effect_.description, "seconds": fitted.fit_seconds_}
@@ -161,7 +170,7 @@ def _solved(app: FastAPI, explorer: Explorer) -> None:
 
     @app.post("/api/effects/stop")
     def stop() -> None:
-        """Stop fitting effects, at the next step; who waits for them gets an error."""
+        """Stop fitting effects at the next step; requests that wait for them get an error."""
         explorer.solved.effects.stop()
 
 
@@ -170,14 +179,14 @@ def _answered(run: Run[Any], data: Callable[[Any], Any] = lambda result: result)
 
 
 def follow(run: Run[Any], data: Callable[[Any], Any], beat: float = 0.5) -> Iterator[str]:
-    """Return every ``beat`` seconds how far work is, whoever began it, and then its result."""
+    """Yield the progress of a run every ``beat`` seconds, then its result."""
     while not run.ends_within(beat):
         yield json.dumps(run.progress._asdict()) + "\n"
     try:
         line = {"result": data(run.result())}
     except WhenceError as error:
         line = {"error": str(error)}
-    except Exception as error:  # the page must hear of it, whatever it is
+    except Exception as error:  # the page shows any error
         line = {"error": f"{type(error).__name__}: {error}"}
     yield json.dumps(line) + "\n"
 
@@ -186,20 +195,20 @@ async def _body(request: Request) -> bytes:
     return await request.body()
 
 
-# Uploads: pictures and texts, made into what the model takes
+# Uploads: images and texts, converted into inputs of the model
 
 
 def read_upload(explorer: Explorer, kind: str, body: bytes) -> Any:
-    """Make a batch of one of an upload with its content type."""
+    """Convert an upload into a batch of one, by its content type."""
     if kind.startswith("text/plain"):
         return text_input(explorer, body)
     if kind.startswith("image/"):
         return image_input(explorer, decode_picture(body))
-    raise InvalidInputError(f"An upload must be a picture or plain text. Got {kind or 'no content type'}.")
+    raise InvalidInputError(f"An upload must be an image or plain text. Got {kind or 'no content type'}.")
 
 
 def text_input(explorer: Explorer, body: bytes) -> Any:
-    """Make a batch of one of a text in UTF-8."""
+    """Convert a text in UTF-8 into a batch of one."""
     try:
         text = body.decode("utf-8").strip()
     except UnicodeDecodeError:
@@ -207,16 +216,17 @@ def text_input(explorer: Explorer, body: bytes) -> Any:
     if not text:
         raise InvalidInputError("A text must not be empty.")
     if len(text) > MOST_LETTERS:
-        raise InvalidInputError(f"A text may have {MOST_LETTERS:,} characters. Got {len(text):,}; cut it.")
-    if explorer.project.attributor.fitted_.require_model().prepare.preprocess is None:
+        raise InvalidInputError(f"A text may have at most {MOST_LETTERS:,} characters. Got {len(text):,}.")
+    prepare = explorer.project.attributor.fitted_.require_model().prepare
+    if prepare.preprocess is None and prepare.tokenizer is None:
         raise InvalidInputError(
-            "A text needs the tokeniser that the explainer was fitted with. Fit with --preprocess."
+            "Explaining a text needs the tokenizer that the explainer was fitted with. Fit with --tokenizer."
         )
     return [text]
 
 
 def image_input(explorer: Explorer, pixels: Any) -> Any:
-    """Make a batch of one of a picture (height, width, 3) of bytes, in the training samples' shape."""
+    """Convert an image (height, width, 3) of bytes into a batch of one with the training samples' shape."""
     from PIL import Image
 
     explainer = explorer.project.attributor
@@ -225,11 +235,11 @@ def image_input(explorer: Explorer, pixels: Any) -> Any:
     rows = np.linspace(0, explainer.n_train_ - 1, 16).astype(int).tolist()
     like = np.asarray(explainer.fitted_.require_data().take(rows), dtype=np.float32)
     if like.ndim != 4 or like.shape[1] not in (1, 3):
-        raise InvalidInputError("A picture needs a model of pictures. This one's inputs have another shape.")
+        raise InvalidInputError("An image needs an image model. The inputs of this model have another shape.")
     if like.min() < 0 or (1 < like.max() < 32) or like.max() > 255:
         raise InvalidInputError(
-            "The training samples are scaled in a way that is not known here. Fit with --preprocess, "
-            "which then scales a picture too."
+            "The scaling of the training samples is unknown. Fit with --preprocess, which then also scales "
+            "uploaded images."
         )
     _, channels, height, width = like.shape
     picture = Image.fromarray(pixels).resize((width, height), Image.Resampling.BILINEAR)
@@ -239,17 +249,17 @@ def image_input(explorer: Explorer, pixels: Any) -> Any:
 
 
 def decode_picture(body: bytes) -> Any:
-    """Decode a picture to bytes (height, width, 3), or raise."""
-    with optional_import("Pictures need Pillow. Install whence[images]."):
+    """Decode an image to bytes (height, width, 3), or raise."""
+    with optional_import("Images need Pillow. Install whence[images]."):
         from PIL import Image, ImageOps
     try:
         with Image.open(io.BytesIO(body), formats=("PNG", "JPEG", "WEBP", "BMP", "GIF")) as opened:
             if opened.width * opened.height > MOST_PIXELS:
                 size = f"{opened.width}×{opened.height}"
                 most = MOST_PIXELS // 1_000_000
-                raise InvalidInputError(f"A picture may have {most} megapixels. Got {size}.")
+                raise InvalidInputError(f"An image may have at most {most} megapixels. Got {size}.")
             return np.asarray(ImageOps.exif_transpose(opened).convert("RGB"))
     except InvalidInputError:
         raise
     except Exception as error:
-        raise InvalidInputError(f"The picture cannot be read: {error}.") from None
+        raise InvalidInputError(f"The image cannot be read: {error}.") from None

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import secrets
 import socket
+import sys
+import threading
+import time
 import warnings
+import webbrowser
 from collections.abc import Callable
+from os import PathLike
 from typing import Any
 from urllib.parse import urlencode
 
 import h11
+import numpy as np
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -20,10 +27,13 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from whence import __version__
+from whence.core import store
+from whence.core.checks import check_count, check_flag, check_path
 from whence.errors import InvalidInputError, WhenceError
+from whence.project import Project
 from whence.ui.background import start_thread
 from whence.ui.explorer import Explorer
-from whence.ui.pages import live_look, live_page
+from whence.ui.pages import live_look, live_page, report_page
 from whence.ui.routes import add_routes
 from whence.ui.solved import compares
 from whence.ui.writing import Writing, add_writing
@@ -37,6 +47,7 @@ REQUEST_SECONDS = 30.0
 """How long a whole request may take to arrive, from the connection on."""
 LEAVE_SECONDS = 2
 """How long answers under way are waited for at the end."""
+_REPORTED = 20  # training samples that a report shows where no tests are given
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _POLICY = "content-security-policy"
@@ -137,6 +148,67 @@ def _knows(request: Request, token: str) -> bool:
     return secrets.compare_digest(given.encode(), token.encode())
 
 
+class Live:
+    """An explorer that is served from this process, until ``close`` or the end of the process.
+
+    Attributes
+    ----------
+    url : the address of the page, on this machine only
+    """
+
+    def __init__(self, explorer: Explorer, listener: socket.socket) -> None:
+        self.url = address(listener, None)
+        self._server = Server(_configured(create_app(explorer, hosts=LOOPBACK)))
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, daemon=True)
+        self._thread.start()
+        while not self._server.started and self._thread.is_alive():
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        """End the server."""
+        self._server.should_exit = True
+        self._thread.join()
+
+    def wait(self) -> None:
+        """Return when the server ends; Ctrl-C ends it."""
+        try:
+            while self._thread.is_alive():
+                self._thread.join(0.2)
+        except KeyboardInterrupt:
+            self.close()
+
+    def __repr__(self) -> str:
+        state = "running" if self._thread.is_alive() else "closed"
+        return f"Explorer at {self.url}, {state}; close() ends it"
+
+    def _repr_html_(self) -> str:
+        return f'<a href="{self.url}" target="_blank">{self.url}</a>'
+
+
+def serve_explainer(
+    attributor: Any, tests: Any, port: int, *, open_browser: bool, block: bool | None
+) -> Live:
+    """Serve the explorer of a fitted explainer from Python; ``Attributor.serve`` says what is given."""
+    with_tests = Project.of(attributor, tests)
+    live = Live(Explorer(with_tests), listen("127.0.0.1", check_count("port", port, 0, 65535), None))
+    if check_flag("open_browser", open_browser):
+        webbrowser.open(live.url)
+    interactive = hasattr(sys, "ps1") or "IPython" in sys.modules
+    if not interactive if block is None else check_flag("block", block):
+        print(f"Explorer at {live.url} (Ctrl-C ends it).")
+        live.wait()
+    return live
+
+
+def report_explainer(attributor: Any, path: str | PathLike[str], tests: Any, k: int, *, effects: bool) -> str:
+    """Write the explorer of a fitted explainer as one page; ``Attributor.report`` says what is given."""
+    path, k = check_path("path", path), check_count("k", k)
+    project = Project.of(attributor, tests, most=_REPORTED)
+    valid = np.flatnonzero(project.test_bank.valid).tolist()
+    store.write_text(path, report_page(Explorer(project), valid, k, effects=check_flag("effects", effects)))
+    return os.fspath(path)
+
+
 def serve(explorer: Explorer, listener: socket.socket, token: str | None, say: Callable[[str], None]) -> None:
     """Serve until interrupted, at an address that ``listen`` took."""
     app = create_app(explorer, hosts=LOOPBACK, token=token)
@@ -196,8 +268,11 @@ def run(app: Any, listener: socket.socket) -> None:
     """Answer requests until interrupted."""
     # An interrupt between making the server's coroutine and running it is no reason for a warning.
     warnings.filterwarnings("ignore", "coroutine 'Server.serve' was never awaited", RuntimeWarning)
-    config = Config(app, http=Prompt, ws="none", log_level="warning", timeout_graceful_shutdown=LEAVE_SECONDS)
-    Server(config).run(sockets=[listener])
+    Server(_configured(app)).run(sockets=[listener])
+
+
+def _configured(app: Any) -> Config:
+    return Config(app, http=Prompt, ws="none", log_level="warning", timeout_graceful_shutdown=LEAVE_SECONDS)
 
 
 class Prompt(H11Protocol):

@@ -1,4 +1,4 @@
-"""What can be asked of a project's method, and what is solved for it when it is first asked."""
+"""What a project's method supports, and the surrogates that the explorer solves on demand."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from whence.ui.background import Background
 View = Literal["audit", "classes", "concepts", "whatif"]
 
 C_STEPS = (1e-2, 1e-1, 1.0, 1e1, 1e2)
-"""The values of C on offer, as multiples of the explainer's own."""
-_QUEUE = 1000, 10_000  # samples in the audit queue: at least, and at most of a fifth of the training set
+"""The offered values of C, as multiples of the explainer's own."""
+_QUEUE = 1000, 10_000  # bounds of the samples in the audit queue, a fifth of the training set
 _NEEDS: dict[View, str] = {
-    "audit": "Labels are ranked by the surrogate of a DualDA.",
-    "classes": "Classes are compared by the coefficients of a DualDA.",
-    "concepts": "Concepts are directions of the features of a DualDA.",
-    "whatif": "What if solves the surrogate of a DualDA again.",
+    "audit": "The label audit needs the surrogate of a DualDA.",
+    "classes": "Comparing classes needs the coefficients of a DualDA.",
+    "concepts": "Concepts need the features of a DualDA.",
+    "whatif": "What if re-solves the surrogate of a DualDA.",
 }
-_MEMBER = "To ask that, save a member by itself, explainer.members_[0].save(path), and serve it."
-_SINGLE = "To ask that, fit DualDA, whence fit --method dualda, and serve it."
+_MEMBER = "Save one member with explainer.members_[0].save(path), and serve it."
+_SINGLE = "Fit a DualDA with whence fit --method dualda, and serve it."
 
 
 def questions(project: Project) -> tuple[Question, ...]:
-    """Return the questions that the training samples of a test can answer."""
+    """Return the questions that the method answers."""
     method = project.attributor
     if project.members[0].capabilities.effects:
         return ("would change",)
@@ -45,40 +45,40 @@ def questions(project: Project) -> tuple[Question, ...]:
 
 
 def compares(project: Project) -> bool:
-    """Return whether tests are compared with the training set: members of an ensemble share no features."""
+    """Return whether tests can be compared with the training set; ensemble members share no features."""
     return not project.attributor.capabilities.members
 
 
 def withheld(project: Project) -> dict[View, str]:
-    """Return the views that the method does not support, with why, and what to do."""
+    """Return the views that the method does not support, with the reason and what to do."""
     method = project.attributor
     if method.capabilities.dual:
         return {}
-    reason = f"This is {type(method).__name__}, which has another surrogate. {_SINGLE}"
+    reason = f"This explainer is {type(method).__name__}, which has another surrogate. {_SINGLE}"
     if method.capabilities.members:
-        reason = f"This is an ensemble of {len(project.members)} models, each with its own. {_MEMBER}"
+        reason = f"This explainer is an ensemble of {len(project.members)} models. {_MEMBER}"
     return {view: f"{needs} {reason}" for view, needs in _NEEDS.items()}
 
 
 def note(project: Project) -> str:
-    """Return what predictions do not show by this method; empty for a DualDA."""
+    """Return what the explorer does not show for this method; empty for a DualDA."""
     supported = project.attributor.capabilities
     if supported.members:
         return (
             f"An ensemble of {len(project.members)} models: scores and maps are means over them, ± is the "
-            "standard deviation over them. Another C, what if, how typical a test is and how stable its "
-            f"samples are can be asked of one model only. {_MEMBER}"
+            "standard deviation over them. Another C, what if, the typicality of a test and the stability of "
+            f"its samples need a single model. {_MEMBER}"
         )
     if supported.effects:
         return (
             "Effects only: what would change without a training sample. What a logit is made of, another C "
-            f"and what if are asked of a DualDA. {_SINGLE}"
+            f"and what if need a DualDA. {_SINGLE}"
         )
     return ""
 
 
 class Surrogates:
-    """Surrogates of a project, solved once each, with a lock of their own: explanations go on meanwhile."""
+    """Surrogates of a project. Each is solved once, with its own lock, so that explanations continue."""
 
     def __init__(self, project: Project, max_seconds: float | None) -> None:
         self.project = project
@@ -100,20 +100,20 @@ class Surrogates:
         return effects
 
     def test_features(self, method: Attributor, index: int) -> Tensor:
-        """Return features (1, d) of a test as a method reads them: the explainer, or its effects."""
+        """Return the features (1, d) of a test for a method: the explainer, or its effects."""
         project = self._effects_project if method.capabilities.effects else self.project
         assert project is not None  # effects that are ready have one
         return project.test_features([index])
 
     def Cs(self) -> list[float]:
-        """Return the values of C that explanations can be asked for at, ascending; only of a DualDA."""
+        """Return the offered values of C, ascending; empty unless the method is a DualDA."""
         if not self.project.attributor.capabilities.dual:
             return []
         C = self.project.explainer.C_
         return [float(f"{C * step:.3g}") if step != 1 else C for step in C_STEPS]
 
     def at(self, C: float | None) -> DualDA:
-        """Return the explainer at another C of ``Cs``."""
+        """Return the explainer at one of ``Cs``; None is its own C."""
         explainer = self.project.explainer
         if C is None or C == explainer.C_:
             return explainer
@@ -123,29 +123,31 @@ class Surrogates:
         features = as_float32(self.project.train_bank.features)
         with self._locks["path"]:
             if C not in self._path:
-                self._path[C] = explainer.what_if(features, C=C)
+                self._path[C] = explainer.what_if(C=C, training_features=features).explainer
             return self._path[C]
 
     def changed(self, remove: Sequence[int], relabel: Mapping[int, int]) -> DualDA:
-        """Return the explainer without some samples and with other labels of others; the last is cached."""
+        """Return the explainer without some samples and with other labels; the last result is cached."""
         asked = tuple(sorted(remove)), tuple(sorted(relabel.items()))
         features = as_float32(self.project.train_bank.features)
         with self._locks["changed"]:
             if self._changed is None or self._changed[0] != asked:
-                explainer = self.project.explainer.what_if(features, remove=remove, relabel=relabel)
-                self._changed = asked, explainer
+                answer = self.project.explainer.what_if(
+                    remove=remove, relabel=relabel, training_features=features
+                )
+                self._changed = asked, answer.explainer
             return self._changed[1]
 
     def answering(self, question: Question, C: float | None) -> Attributor:
-        """Return what answers a question: the explainer at a C, or effects, which have their own."""
+        """Return the attributor that answers a question: the explainer at a C, or effects."""
         method, supported = self.project.attributor, self.project.attributor.capabilities
         if question not in (known := questions(self.project)):
-            raise InvalidInputError(f"'question' must be {known[0]!r} of this explainer. Got {question!r}.")
+            raise InvalidInputError(f"'question' must be {known[0]!r} for this explainer. Got {question!r}.")
         if question == "made of" and supported.dual:
             return self.at(C)
         if C is not None:
             raise InvalidInputError(
-                f"'C' must be left out except for what a logit is made of by a DualDA. Got {C:g}."
+                f"'C' must be None except for the question 'made of' to a DualDA. Got {C:g}."
             )
         return cast(Attributor, method) if supported.members else self.effects.result()
 

@@ -1,4 +1,4 @@
-"""The test samples of the explorer: the verdict on each, and lists of those that fit."""
+"""The test samples of the explorer: the verdict on each, and filtered lists."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ from whence.features import FeatureBank, as_float32
 from whence.pages.pictures import as_small_view
 from whence.pages.samples import as_samples
 from whence.project import Project
+from whence.relevance.sources import floating
 from whence.svm.likeness import explained
 from whence.tasks import Verdict
 from whence.ui.requests import Answer, Wanted
 from whence.ui.solved import Surrogates
 
+_COMPARED = 256  # tests per batch when they are compared with the training set
+
 
 class Tested:
-    """The outputs of a model and its surrogate for all test samples. Those that cannot be read are not shown.
+    """The outputs of a model and its surrogate for all test samples. Unreadable samples are not shown.
 
-    Of an ensemble, the outputs of its members together.
+    For an ensemble, the combined outputs of its members.
 
     Attributes
     ----------
-    task, names : of the outputs
+    task, names : the task, and the names of its outputs
     """
 
     def __init__(self, project: Project, solved: Surrogates) -> None:
@@ -38,7 +41,7 @@ class Tested:
 
     @functools.cached_property
     def _read(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Features (M, d) and the model's outputs (M, K), of each member; 0 where one could not be read."""
+        """Features (M, d) and model outputs (M, K) of each member; 0 for unreadable samples."""
         project, (first, *others) = self.project, self.project.members
         banks = [project.test_bank, *(project.bank_of(project.tests, member) for member in others)]
         return [self._outputs_of(*pair) for pair in zip((first, *others), banks, strict=True)]
@@ -47,7 +50,7 @@ class Tested:
         features = torch.from_numpy(np.array(as_float32(bank.features)))
         if bank.extractor.exact:
             return features, member.surrogate_.model_logits(features).double()
-        # What the model does after its head shows in its own output only.
+        # Only the model's own output includes what it does after its head.
         outputs = torch.zeros(len(features), len(self.names), dtype=torch.float64)
         places = np.flatnonzero(bank.valid).tolist()
         for start in range(0, len(places), member.batch_size):
@@ -57,28 +60,33 @@ class Tested:
 
     @property
     def features(self) -> torch.Tensor:
-        """Features (M, d); of those that could not be read, 0. Of an ensemble, those of the first member."""
+        """Features (M, d), 0 for unreadable samples; for an ensemble those of the first member."""
         return self._read[0][0]
 
     @functools.cached_property
     def truths(self) -> Any:
-        """True labels (M, …); of classes −1 for those that could not be read."""
-        return self.project.test_bank.labels
+        """True labels (M, …); class −1 for unreadable samples and where labels are not known."""
+        known = self.project.labelled
+        return self.project.test_bank.labels if known else self.task.blank(len(self.valid))
+
+    def truth(self, index: int) -> Any:
+        """Return the true label of one test, None where it is not known."""
+        return self.truths[index].tolist() if self.project.labelled else None
 
     @property
     def valid(self) -> Any:
-        """Whether each (M,) could be read."""
+        """Whether each test (M,) could be read."""
         return self.project.test_bank.valid
 
     @functools.cached_property
     def outputs(self) -> torch.Tensor:
-        """The model's outputs (M, K), of samples that could not be read 0."""
+        """The model's outputs (M, K), 0 for unreadable samples."""
         outputs = [member for _, member in self._read]
         return outputs[0] if len(outputs) == 1 else together(self.task, outputs)
 
     @functools.cached_property
     def surrogate_outputs(self) -> torch.Tensor:
-        """The surrogate's outputs (M, K), of an ensemble the mean over its members'."""
+        """The surrogate's outputs (M, K); for an ensemble the mean over its members."""
         pairs = zip(self.project.members, self._read, strict=True)
         return torch.stack(
             [member.surrogate_.logits(features).cpu() for member, (features, _) in pairs]
@@ -86,31 +94,32 @@ class Tested:
 
     @functools.cached_property
     def targets(self) -> Any:
-        """What is explained of each (M,) where nobody names it: of several numbers the first."""
+        """The default output (M,) to explain; for several regression outputs the first."""
         several = self.is_numeric and len(self.names) > 1
-        return np.zeros(len(self.truths), int) if several else self.task.default_target(self.outputs).numpy()
+        return np.zeros(len(self.valid), int) if several else self.task.default_target(self.outputs).numpy()
 
     @functools.cached_property
     def verdicts(self) -> list[Verdict]:
-        """The verdict on each."""
+        """The verdict on each test."""
         ours = self.surrogate_outputs.numpy()
-        rows = zip(self.outputs.cpu().numpy(), ours, self.targets.tolist(), self.truths.tolist(), strict=True)
+        truths = map(self.truth, range(len(ours)))
+        rows = zip(self.outputs.cpu().numpy(), ours, self.targets.tolist(), truths, strict=True)
         return [self.task.verdict(*one) for one in rows]
 
     @functools.cached_property
     def kind(self) -> Any:
-        """What the samples are: image, text or values."""
+        """The kind of samples: image, text or values."""
         first = int(self.valid.argmax())
         return self.samples([first])[0]["kind"]
 
     @functools.cached_property
     def surrogate_labels(self) -> Any:
-        """The predictions of the surrogate (M, …): of classes, the class."""
+        """The predictions of the surrogate (M, …); for classification the class."""
         return self.task.predict(self.surrogate_outputs).numpy()
 
     @functools.cached_property
     def predicted(self) -> Any:
-        """The predictions of the model (M, …): of classes, the class."""
+        """The predictions of the model (M, …); for classification the class."""
         return self.task.predict(self.outputs).numpy()
 
     @property
@@ -119,13 +128,13 @@ class Tested:
         return bool(self.task.label_kind == "number")
 
     @functools.cached_property
-    def accuracy(self) -> float:
-        """How right the model is: the share of labels, of numbers R²."""
-        return self._agreement(self.predicted, self.truths)
+    def accuracy(self) -> float | None:
+        """The model's accuracy, for regression R²; None where labels are not known."""
+        return self._agreement(self.predicted, self.truths) if self.project.labelled else None
 
     @functools.cached_property
     def agreement(self) -> float:
-        """How far the surrogate agrees with the model, likewise."""
+        """The share of predictions on which surrogate and model agree; for regression R²."""
         return self._agreement(self.surrogate_labels, self.predicted)
 
     def _agreement(self, a: Any, b: Any) -> float:
@@ -136,7 +145,7 @@ class Tested:
 
     @functools.cached_property
     def wrong(self) -> Any:
-        """Whether the model is wrong (M,); of numbers nowhere."""
+        """Whether the model is wrong (M,); always False for regression."""
         return self.valid & [verdict.right is False for verdict in self.verdicts]
 
     @functools.cached_property
@@ -146,14 +155,19 @@ class Tested:
 
     @functools.cached_property
     def novel(self) -> Any:
-        """Whether nothing like it is in the training set (M,)."""
-        return self.solved.novelty.result().of(self.features).novel
+        """Whether each test (M,) is unlike the training set."""
+        novelty, places = self.solved.novelty.result(), np.flatnonzero(self.valid)
+        novel = np.zeros(len(self.features), bool)
+        for part in np.array_split(places, -(-len(places) // _COMPARED)):
+            inputs = floating(self.project.model_inputs(part.tolist()))
+            novel[part] = novelty.of(self.features[part], inputs).novel
+        return novel
 
     @functools.cached_property
     def certainty(self) -> Any:
-        """How sure the model is (M,): of a class its probability, of labels that of the least sure one."""
+        """How certain the model is (M,): the class's probability, or that of the least certain label."""
         if self.is_numeric:
-            return np.zeros(len(self.truths))
+            return np.zeros(len(self.valid))
         if self.task.has_classes:
             return np.array([verdict.probability for verdict in self.verdicts])
         chances = torch.sigmoid(self.outputs)
@@ -161,20 +175,21 @@ class Tested:
 
     @functools.cached_property
     def on(self) -> tuple[Any, Any]:
-        """Which classes or labels (M, K) are true, and which are predicted."""
+        """The true and the predicted classes or labels, as masks (M, K)."""
         return self._has(self.truths), self._has(self.predicted)
 
     def _has(self, labels: Any) -> Any:
-        """Return which classes or labels (M, K) are on in labels of all tests; of numbers none."""
+        """Return labels of all tests as a mask (M, K); all False for regression."""
         on = np.zeros((len(labels), len(self.names)), bool)
         if self.task.has_classes:
-            on[self.valid, labels[self.valid]] = True
+            rows = np.flatnonzero(self.valid & (labels >= 0))
+            on[rows, labels[rows]] = True
         elif not self.is_numeric:
             on[:] = labels > 0
         return on
 
     def rows(self, wanted: Wanted) -> Answer:
-        """Return a page of the test samples that fit, with small pictures."""
+        """Return a page of the matching test samples, with small pictures."""
         places = np.flatnonzero(self._fitting(wanted))
         if wanted.order == "least certain":
             places = places[np.argsort(self.certainty[places], kind="stable")]
@@ -182,7 +197,7 @@ class Tested:
         return {"total": len(places), "rows": self.summaries(page)}
 
     def _fitting(self, wanted: Wanted) -> Any:
-        """Return which tests (M,) fit; a search is a place or part of the true or predicted class's name."""
+        """Return which tests (M,) match; a search is an index or part of a true or predicted class's name."""
         fits, (true, predicted) = self.valid.copy(), self.on
         for c, on in ((wanted.label, true), (wanted.predicted, predicted)):
             if c is not None:
@@ -198,7 +213,7 @@ class Tested:
             matches = (true & meant).any(1) | (predicted & meant).any(1)
             if self.is_numeric:
                 matches = np.array(
-                    [word in f"{verdict.predicted} {verdict.truth}" for verdict in self.verdicts]
+                    [word in f"{verdict.predicted} {verdict.truth or ''}" for verdict in self.verdicts]
                 )
             if word.isdecimal() and len(word) < 18:
                 matches |= np.arange(len(fits)) == int(word)
@@ -206,7 +221,7 @@ class Tested:
         return fits
 
     def summaries(self, indices: Sequence[int]) -> list[Answer]:
-        """Return one line per test sample; ``novel`` is None until it is known: the list does not wait."""
+        """Return one record per test sample; ``novel`` is None until computed: the list does not wait."""
         true, predicted = self.on
         novel = None if self.solved.novelty.ready is None else self.novel
         whole = self.task.has_classes
@@ -216,7 +231,7 @@ class Tested:
                 "verdict": self.verdicts[index]._asdict(),
                 "truths": np.flatnonzero(true[index]).tolist(),
                 "predictions": np.flatnonzero(predicted[index]).tolist(),
-                "truth": int(self.truths[index]) if whole else None,
+                "truth": self.truth(index) if whole else None,
                 "predicted": int(self.predicted[index]) if whole else None,
                 "probability": self.verdicts[index].probability if whole else None,
                 "surrogate_class": int(self.surrogate_labels[index]) if whole else None,
@@ -227,13 +242,13 @@ class Tested:
         ]
 
     def samples(self, indices: Sequence[int]) -> list[Answer]:
-        """Test samples for lists."""
+        """Return test samples for lists."""
         return samples_of(self.project, self.project.tests, indices)
 
 
 def samples_of(project: Project, data: TrainingSet, indices: Sequence[int]) -> list[Answer]:
-    """Return a project's tests or training samples as lists show them."""
+    """Return tests or training samples of a project as small views."""
     if not len(indices):
         return []
-    tokenizer = project.attributor.fitted_.require_model().prepare.find_tokenizer()
-    return [as_small_view(sample) for sample in as_samples(data.take(list(indices)), tokenizer)]
+    prepare = project.attributor.fitted_.require_model().prepare
+    return [as_small_view(sample) for sample in as_samples(data.take(list(indices)), prepare)]

@@ -1,4 +1,4 @@
-"""The training samples of the explorer: to look at, to look for, and those whose labels may be wrong."""
+"""The training samples of the explorer: lists, search, and samples whose labels may be wrong."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from whence.audit import WrongLabels
 from whence.core.arrays import Ints
 from whence.data.items import split
 from whence.errors import InvalidInputError
@@ -19,18 +18,18 @@ from whence.ui.requests import Answer, WantedTraining
 from whence.ui.solved import Surrogates
 from whence.ui.tested import samples_of
 
-_NEIGHBOURS = 5  # shown of a sample in the audit queue
+_NEIGHBOURS = 5  # shown per sample in the audit queue
 _PLACES = re.compile(r"\s*\d{1,9}(\s*[-–]\s*\d{1,9})?(\s*[,;\s]\s*\d{1,9}(\s*[-–]\s*\d{1,9})?)*\s*")
 
 
 class Trained:
-    """The training set that was fitted, sample by sample."""
+    """The training set that the explainer was fitted on."""
 
     def __init__(self, project: Project, solved: Surrogates) -> None:
         self.project, self.solved = project, solved
 
     def samples(self, indices: Sequence[int]) -> list[Answer]:
-        """Training samples for lists, which must be those that were fitted."""
+        """Return training samples for lists, after a check that the explainer was fitted on them."""
         explainer = self.project.explainer
         data, model = explainer.fitted_.require_data(), explainer.fitted_.require_model()
         for start in range(0, len(indices), explainer.batch_size):
@@ -40,7 +39,7 @@ class Trained:
         return samples_of(self.project, data, indices)
 
     def rows(self, wanted: WantedTraining) -> Answer:
-        """Return a page of the training samples that fit."""
+        """Return a page of the matching training samples."""
         places = self.fitting(wanted.label, wanted.search)
         page = places[wanted.offset : wanted.offset + wanted.limit].tolist()
         labels, supports = self.project.explainer.labels_, set(self.project.explainer.support_.tolist())
@@ -51,9 +50,9 @@ class Trained:
         return {"total": len(places), "rows": rows}
 
     def fitting(self, label: int | None, search: str) -> Ints:
-        """Return places of the training samples with a label that a search finds, ascending.
+        """Return the indices of the training samples with a label that a search finds, ascending.
 
-        The search is places such as ``3, 17, 40-60``, a part of a class's name, or of a text.
+        The search is indices such as ``3, 17, 40-60``, part of a class's name, or part of a text.
         """
         explainer = self.project.explainer
         fits, word = explainer.used_.copy(), search.strip().casefold()
@@ -71,12 +70,12 @@ class Trained:
         return np.flatnonzero(fits)
 
     def _containing(self, word: str, places: Ints) -> Any:
-        """Return which training samples (N,) at these places are texts that contain a word."""
+        """Return a mask (N,) of the training samples at these places whose text contains a word."""
         data = self.project.explainer.fitted_.require_data()
         matches = np.zeros(len(data), bool)
         for place in places.tolist():
             text = _text(split(data[place])[0])
-            if text is None:  # other samples are no texts either
+            if text is None:  # then no sample is a text
                 break
             matches[place] = word in text.casefold()
         return matches
@@ -84,8 +83,8 @@ class Trained:
     def suspects(self, offset: int, limit: int) -> Answer:
         """Return a page of the training samples whose labels may be wrong, the most suspicious first.
 
-        ``disagreeing`` of the ``n_neighbours`` nearest training samples of each have another label; the first
-        of them are shown. ``likely_wrong`` of all labels are likelier wrong than right.
+        ``disagreeing`` of the ``n_neighbours`` nearest training samples have another label; the first of
+        them are shown. ``likely_wrong`` of the listed labels are more likely wrong than right.
         """
         ranking = self.solved.wrong_labels.result()
         labels, page = self.project.explainer.labels_, range(len(ranking))[offset : offset + limit]
@@ -109,30 +108,25 @@ class Trained:
         ]
         return {
             "total": len(ranking),
-            "likely_wrong": int(likely_wrong(ranking).sum()),
-            "ranking": ranking.ranking.replace("_", " "),
+            "likely_wrong": int(ranking.likely.sum()),
+            "ranking": "log-odds" if ranking.ranking == "odds" else ranking.ranking.replace("_", " "),
             "n_neighbours": ranking.neighbours.shape[1],
             "rows": rows,
         }
 
 
-def likely_wrong(ranking: WrongLabels) -> Any:
-    """Return which of a ranking (n,) are likelier wrong than right: odds above 1, for another class."""
-    return (ranking.scores > 0) & (ranking.suggested != ranking.labels)
-
-
 def _listed(words: str, n: int) -> Any:
-    """Return which of n places a list such as ``3, 17, 40-60`` names."""
+    """Return a mask (n,) of the indices in a list such as ``3, 17, 40-60``."""
     fits = np.zeros(n, bool)
     for first, last in re.findall(r"(\d+)(?:\s*[-–]\s*(\d+))?", words):
         a, b = int(first), int(last or first)
         if b < a:
-            raise InvalidInputError(f"'search' must name ranges that ascend. Got {first}-{last}.")
+            raise InvalidInputError(f"'search' must have ascending ranges. Got {first}-{last}.")
         fits[a : b + 1] = True
     return fits
 
 
 def _text(inputs: Any) -> str | None:
-    """Return the text of a sample's inputs as its user has them; None where they have none."""
+    """Return the text of a sample's raw inputs; None if they have none."""
     parts = inputs.values() if isinstance(inputs, dict) else [inputs]
     return "\n".join(part for part in parts if isinstance(part, str)) or None

@@ -1,4 +1,4 @@
-"""A page to type a prompt, click a word of the answer, and see where it comes from; no script runs in it."""
+"""The page that traces the answer to a prompt, word by word, without scripts."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from whence.pages.render import render
 from whence.project import Project
 from whence.ui.background import Background
 
-_KEPT = 32  # answers that are kept, and as many questions of what if
-_LETTERS = 8_000  # of the longest prompt
-_MOST = 50  # passages of either sign
+_KEPT = 32  # cached answers, and cached what-if results
+_LETTERS = 8_000  # longest prompt
+_MOST = 50  # passages per sign
 _NEW = 40  # tokens that the model generates
-_TRY, _WORDS = 4, 6  # documents whose beginnings are offered, and how many words of each
+_TRY, _WORDS = 4, 6  # documents whose beginnings are offered, and words of each
 
 
-class Asked(NamedTuple):
-    """What is to be traced.
+class PromptRequest(NamedTuple):
+    """A request to trace an answer.
 
     Attributes
     ----------
     prompt : a text
-    continuation : what follows; None has the model generate it
-    k : passages of either sign
+    continuation : the answer; None has the model generate it
+    k : passages per sign
     """
 
     prompt: str
@@ -42,7 +42,7 @@ class Asked(NamedTuple):
     k: int
 
     def address(self, without: int | None = None) -> str:
-        """Return the address of the page that answers, or of what if without a document."""
+        """Return the address of the answer's page, or of what if without a document."""
         query = {"prompt": self.prompt, "continuation": self.continuation or "", "k": self.k}
         if without is None:
             return f"write?{urlencode(query)}"
@@ -50,7 +50,7 @@ class Asked(NamedTuple):
 
 
 class Writing:
-    """A project of a language model, and the answers that were asked for.
+    """A project of a language model, and its cached answers.
 
     Parameters
     ----------
@@ -64,33 +64,33 @@ class Writing:
 
     @property
     def corpus(self) -> Corpus:
-        """What the model was tuned on."""
+        """The corpus that the model was tuned on."""
         corpus = self.project.explainer.fitted_.require_data().corpus
         assert corpus is not None
         return corpus
 
-    def trace(self, asked: Asked) -> Trace:
-        """Trace an answer; how far to trust it is shown as soon as it is known."""
+    def trace(self, asked: PromptRequest) -> Trace:
+        """Trace an answer; agreement is added as soon as it is known."""
         self.bands.begin()
         with self._lock:
             return replace(self._traced(asked), bands=self.bands.ready)
 
-    def without(self, asked: Asked, document: int) -> Without:
-        """Solve again without a document, and without others that have its text."""
+    def without(self, asked: PromptRequest, document: int) -> Without:
+        """Re-solve without a document and its duplicates."""
         with self._lock:
             return self._left_out(asked, document)
 
-    def _trace(self, asked: Asked) -> Trace:
+    def _trace(self, asked: PromptRequest) -> Trace:
         prompt, continuation, k = asked
         return self.project.explainer.trace(prompt, continuation, k=k, max_new_tokens=_NEW)
 
-    def _without(self, asked: Asked, document: int) -> Without:
+    def _without(self, asked: PromptRequest, document: int) -> Without:
         firsts = self.corpus.firsts()
         same = [document] if document >= len(firsts) else np.flatnonzero(firsts == firsts[document]).tolist()
         return self._traced(asked).without(same, self.project.train_bank)
 
     def beginnings(self) -> list[str]:
-        """Return how some documents begin, to try."""
+        """Return the beginnings of some documents, as examples of prompts."""
         step = max(self.corpus.n_documents // _TRY, 1)
         texts = (self.corpus.text(i) for i in range(0, self.corpus.n_documents, step))
         words = (text.split() for text in texts)
@@ -99,7 +99,7 @@ class Writing:
 
 
 def add_writing(app: FastAPI, writing: Writing) -> None:
-    """Let an application answer prompts."""
+    """Add the page for prompts to an application."""
 
     @app.get("/write", response_class=HTMLResponse, include_in_schema=False)
     def write(
@@ -108,8 +108,8 @@ def add_writing(app: FastAPI, writing: Writing) -> None:
         k: Annotated[int, Query(ge=1, le=_MOST)] = 5,
         without: Annotated[int | None, Query(ge=0)] = None,
     ) -> HTMLResponse:
-        """Show the form, and where an answer comes from."""
-        asked = Asked(prompt, _following(prompt, continuation), k)
+        """Show the form, and the trace of an answer."""
+        asked = PromptRequest(prompt, _following(prompt, continuation), k)
         trace, left_out, wrong = None, None, ""
         if prompt:
             try:
@@ -127,7 +127,7 @@ def add_writing(app: FastAPI, writing: Writing) -> None:
             writing=writing,
             left_out=left_out,
             beginnings=[] if prompt else writing.beginnings(),
-            address=lambda text: Asked(text, None, k).address(),
+            address=lambda text: PromptRequest(text, None, k).address(),
             **(shown(trace) if trace is not None else {"trace": None}),
         )
         policy = {"content-security-policy": f"{page.policy}; frame-ancestors 'none'"}
@@ -135,7 +135,7 @@ def add_writing(app: FastAPI, writing: Writing) -> None:
 
 
 def _following(prompt: str, continuation: str) -> str | None:
-    """Return what follows a prompt, with a blank between words; None where nothing does."""
+    """Return the continuation of a prompt, with a blank between words; None if it is empty."""
     if not continuation:
         return None
     apart = continuation[0].isalnum() and not prompt[-1:].isspace()

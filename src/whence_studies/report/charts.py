@@ -1,4 +1,4 @@
-"""Small charts as SVG, coloured by the page's styles."""
+"""Small SVG charts, coloured by the page's styles."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from markupsafe import Markup, escape
 
 from whence_studies.report.labels import Box, Point, along, place_labels
 
-# Not by matplotlib, which was measured on the page of the protocol "quick" with its 128 charts: they look
-# the same, but take 4.1 s of a CPU in place of 0.3 s and 330 KB in place of 220 KB. To stand under a policy
-# that forbids styles in the text, in colours that follow the page's, its SVG must be taken apart as well.
+# Not by matplotlib: for the 128 charts of the protocol "quick" it needs 4.1 s of CPU instead of 0.3 s, and
+# 330 KB instead of 220 KB. Its SVG would also need changes for a content policy without inline styles, and
+# for colours that follow the page's.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 38, 10, 24, 36
-_LETTER = 6.4  # width of a letter of 11 px, on the wide side
+_LETTER = 6.4  # upper estimate of the width of an 11 px letter
 _UPPER = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
 class Line:
-    """A curve: its points, the class of its style, a name that is written next to it, and points to mark."""
+    """A curve: its points, its CSS class, a name that is written next to it, and points to mark."""
 
     points: Sequence[tuple[float, float]]
     style: str = "line"
@@ -31,7 +31,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis from ``low`` to ``high``, logarithmic where ``log`` is set, with marks and a title."""
+    """An axis from ``low`` to ``high``, linear or logarithmic, with marks and a title."""
 
     low: float
     high: float
@@ -40,7 +40,7 @@ class Axis:
     title: str = ""
 
     def place(self, value: float) -> float:
-        """Return the place of a value, from 0 to 1."""
+        """Return the position of a value, from 0 to 1."""
         low, high, v = (
             (math.log10(max(x, 1e-300)) for x in (self.low, self.high, value))
             if self.log
@@ -49,7 +49,7 @@ class Axis:
         return (v - low) / (high - low) if high > low else 0.5
 
     def written(self, mark: float) -> str:
-        """Write a mark: powers of ten as such where the axis is logarithmic."""
+        """Format a mark; a logarithmic axis has powers of ten."""
         power = round(math.log10(mark)) if self.log else 0
         if self.log and not 0 <= power <= 3 and math.isclose(mark, 10.0**power):
             return f"10{power}".replace(str(power), str(power).translate(_UPPER))
@@ -57,7 +57,7 @@ class Axis:
 
 
 def linear(values: Sequence[float], title: str = "", zero: bool = False) -> Axis:
-    """Make a linear axis that holds the values, with round marks."""
+    """Make a linear axis that covers the values, with round marks."""
     low, high = min([*values, 0.0] if zero else values), max(values)
     span = high - low or abs(high) or 1.0
     step = 10 ** math.floor(math.log10(span))
@@ -68,7 +68,7 @@ def linear(values: Sequence[float], title: str = "", zero: bool = False) -> Axis
 
 
 def powers(values: Sequence[float], title: str = "") -> Axis:
-    """Make a logarithmic axis that holds the values, marked at powers of ten."""
+    """Make a logarithmic axis that covers the values, with marks at powers of ten."""
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     high = max(high, low + 1)
     step = max(1, math.ceil((high - low) / 5))
@@ -94,7 +94,7 @@ def line_chart(
 
 
 def _name(name: str, line: Sequence[Point], others: Sequence[Sequence[Point]], frame: _Frame) -> str:
-    """Write a level's name near it, at either end, as near as other lines leave room."""
+    """Write a level's name near one of its ends, as near as other lines leave room."""
     width, down = 0.9 * _LETTER * len(name), line[0][1]
     starts = (frame.width - frame.right - width - 2, _LEFT + 3)
     tops = [top for k in range(4) for top in (down - 14 - 11 * k, down + 3 + 11 * k)]
@@ -111,7 +111,7 @@ def _name(name: str, line: Sequence[Point], others: Sequence[Sequence[Point]], f
 
 @dataclass(frozen=True)
 class Dot:
-    """A row of a chart of dots: its label, value, interval where there is one, and the class of its style."""
+    """A row of a dot chart: its label, value, optional interval, and CSS class."""
 
     label: str
     value: float
@@ -120,7 +120,7 @@ class Dot:
 
 
 def dot_chart(rows: Sequence[Dot], x: Axis, text: str, chance: float | None) -> Markup:
-    """Draw one dot per row, and the line of chance where there is one."""
+    """Draw one dot per row, and the line of chance if there is one."""
     line, span = 17, 196
     label = max(168, 8 + math.ceil(_LETTER * max((len(row.label) for row in rows), default=0)))
     bottom, width = line * len(rows) + 4, label + span + 72
@@ -149,7 +149,7 @@ def dot_chart(rows: Sequence[Dot], x: Axis, text: str, chance: float | None) -> 
 
 
 def scatter_chart(points: Sequence[tuple[str, float, float, str]], x: Axis, y: Axis, text: str) -> Markup:
-    """Draw labelled points: name, x, y and style; lines lead from points to labels that are further off."""
+    """Draw labelled points: name, x, y and style; leader lines connect points to distant labels."""
     frame = _Frame(x, y, 720, 440, right=120)
     dots = [frame.at(a, b) for _, a, b, _ in points]
     area = Box(_LEFT + 2, _TOP, frame.width, frame.height - _BOTTOM)
@@ -160,7 +160,7 @@ def scatter_chart(points: Sequence[tuple[str, float, float, str]], x: Axis, y: A
         if math.dist(dot, end) > 10 or abs(end[1] - dot[1]) > 2:
             leaders.append(_segment("leader", dot, end))
         marks.append(_marker(style, *dot, 5))
-        # Text that is narrower than its box stands at the end that is next to the point.
+        # Text that is narrower than its box is aligned to the side of the point.
         left = box.right < dot[0]
         place = f'class="end" x="{box.right - 2:.1f}"' if left else f'x="{box.left + 2:.1f}"'
         names.append(f'<text {place} y="{box.top + 10.5:.1f}">{escape(name)}</text>')
@@ -178,7 +178,7 @@ def legend(entries: Sequence[tuple[str, str]]) -> Markup:
 
 
 def number(value: float) -> str:
-    """Write a number with three digits that count, and a proper minus."""
+    """Format a number with three significant digits and a proper minus."""
     if value and (abs(value) >= 1e5 or abs(value) < 1e-3):
         return f"{value:.0e}".replace("e-0", "e−").replace("e+0", "e").replace("-", "−")
     if abs(value) >= 1000:
@@ -193,7 +193,7 @@ class _Frame:
         self.x, self.y, self.width, self.height, self.right = x, y, width, height, right
 
     def at(self, a: float, b: float) -> Point:
-        """Place of a point, in the chart's units."""
+        """Return the position of a point, in the chart's units."""
         across = _LEFT + (self.width - _LEFT - self.right) * self.x.place(a)
         down = self.height - _BOTTOM - (self.height - _TOP - _BOTTOM) * self.y.place(b)
         return across, down
@@ -229,7 +229,7 @@ def _segment(style: str, a: Point, b: Point) -> str:
 
 
 def _marker(style: str, x: float, y: float, size: float) -> str:
-    """Draw a dot; its shape shows what it is, not its colour alone: a square is neither DualDA nor random."""
+    """Draw a marker: a circle for DualDA and random, a square for others, so that colour is not needed."""
     if style == "dot":
         side = 1.7 * size
         place = f'x="{x - side / 2:.1f}" y="{y - side / 2:.1f}" width="{side:.1f}" height="{side:.1f}"'

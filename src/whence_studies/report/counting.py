@@ -1,4 +1,4 @@
-"""Mean ranks, counted in several ways, by the methods that are counted and those that may choose options."""
+"""Mean ranks for several choices of the counted methods and of those that may choose options."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from whence_studies.report.summary import ResultSummary, kind, paper
 from whence_studies.suite.metric import Column
 from whence_studies.suite.protocol import RANDOM, Method
 
-_FEWEST = 6  # of the paper's eight other methods, without which its count is another
+_FEWEST = 6  # minimum number of the paper's eight other methods for its count
 
 
 class Entrant(NamedTuple):
-    """An entrant: a method with one option or several, of which the best counts in each column.
+    """A method with one or several options; in each column the best option counts.
 
     Attributes
     ----------
-    label : how tables call it
+    label : name in tables
     methods : the method with each of its options
     """
 
@@ -30,16 +30,16 @@ class Entrant(NamedTuple):
 
 
 class Place(NamedTuple):
-    """What an entrant comes to.
+    """The result of an entrant.
 
     Attributes
     ----------
-    label : of the entrant
-    options : how many it could choose among in each column
-    rank : the mean of its ranks; equal scores share theirs
-    columns, three : how many columns it has a score in, and in how many it is among the best three
-    seconds : of fitting with all of its options, and of explaining all tests
-    kind : how it is drawn
+    label : label of the entrant
+    options : number of options it could choose from in each column
+    rank : mean rank; ties share their ranks
+    columns, three : number of columns with a score, and of those in which it is among the best three
+    seconds : seconds of fitting with all options, and of explaining all tests
+    kind : its style in charts
     """
 
     label: str
@@ -52,7 +52,7 @@ class Place(NamedTuple):
 
 
 class Count(NamedTuple):
-    """One way to count: its title, who is counted and how, and the entrants, the best first."""
+    """One way to count: title, description, and the entrants, the best first."""
 
     title: str
     text: str
@@ -60,15 +60,15 @@ class Count(NamedTuple):
 
 
 def counts(summary: ResultSummary) -> list[Count]:
-    """Count the methods in every way that the results allow, the paper's first."""
+    """Return all counts that the results allow, the paper's first."""
     rows = [Entrant(m.label, (m,)) for m in summary.methods if m.name != RANDOM]
-    every = Count("Every row by itself", "All rows of the table above but Random.", placed(summary, rows))
+    every = Count("Every row by itself", "All rows of the table above except Random.", placed(summary, rows))
     every_count = [*_as_the_paper(summary), *_with_choices(summary), every]
     return [count for count in every_count if len(count.places) > 1]
 
 
 def _as_the_paper(summary: ResultSummary) -> Iterator[Count]:
-    """Count the paper's methods, DualDA with its best C, one C, or a C by rule."""
+    """Yield counts of the paper's methods, DualDA with its best C, one C, or a C by rule."""
     known = paper()["method"]
     others = [Entrant(m.label, (m,)) for m in _firsts(summary) if m.name in known["others"]]
     paper_method = [m for m in summary.methods if m.name == known["name"]]
@@ -79,8 +79,8 @@ def _as_the_paper(summary: ResultSummary) -> Iterator[Count]:
     ways = (
         (
             "As the paper counts",
-            f"The paper’s methods. DualDA has the best of C = {values} in every column, the others have one "
-            "option each: to choose is an advantage.",
+            f"The paper’s methods. DualDA has the best of C = {values} in every column, an advantage over "
+            "the others, which have one option each.",
             best,
         ),
         (
@@ -90,7 +90,7 @@ def _as_the_paper(summary: ResultSummary) -> Iterator[Count]:
         ),
         (
             "C by a rule",
-            "The same methods, DualDA with a C that was chosen without a look at the scores.",
+            "The same methods, DualDA with a C chosen by a rule, independently of the scores.",
             [m for m in paper_method if m.tune or not m.options][:1],
         ),
     )
@@ -103,41 +103,41 @@ def _as_the_paper(summary: ResultSummary) -> Iterator[Count]:
             Entrant(m.label, (as_run.get(m.name, m),)) for m in _firsts(summary) if m.name in known["others"]
         ]
         text = (
-            "As the first, with Representer Points of the model’s outputs and with gradients of logits by "
-            "128 projections, as the authors’ code has them."
+            "As the first, with Representer Points of the model’s outputs and gradients of logits with "
+            "128 projections, as in the authors’ code."
         )
         yield Count("As the authors ran it", text, placed(summary, [_entrant(best), *theirs]))
 
 
 def _with_choices(summary: ResultSummary) -> Iterator[Count]:
-    """Count all methods, each with the best of its options, where some have several."""
+    """Yield the count of all methods, each with the best of its options, if some have several."""
     families: dict[str, list[Method]] = {}
     for method in summary.methods:
         if method.name != RANDOM:
             families.setdefault(method.name, []).append(method)
     if any(len(methods) > 1 for methods in families.values()):
         entrants = [_entrant(methods) for methods in families.values()]
-        text = "All methods, each with the best of its options in every column, where it has several."
+        text = "All methods, each with the best of its options in every column."
         yield Count("A choice for all", text, placed(summary, entrants))
 
 
 def _entrant(methods: Sequence[Method]) -> Entrant:
-    """Return an entrant that may choose among options, or has one."""
+    """Return the entrant of a method with one or several options."""
     return Entrant(methods[0].label if len(methods) == 1 else _best_of(methods), tuple(methods))
 
 
 def _best_of(methods: Sequence[Method]) -> str:
-    """Name a method that may choose, by the words that all its labels begin with."""
+    """Return the label of a method with several options, from the common first words of their labels."""
     several = zip(*(m.label.replace(",", "").split() for m in methods), strict=False)
     common = [words[0] for words in takewhile(lambda words: len({*words}) == 1, several)]
     return f"{' '.join(common) or methods[0].name}, best of {len(methods)}"
 
 
 def placed(summary: ResultSummary, entrants: Sequence[Entrant]) -> list[Place]:
-    """Rank entrants in every column that counts, and give their means, the best first.
+    """Rank entrants in every column that counts, and return their mean ranks, the best first.
 
-    Means over different columns do not compare. An entrant without a score in over half of the columns is not
-    counted, nor is a column in which more than one of the others lacks one.
+    Means over different columns are not comparable. Entrants without a score in more than half of the columns
+    are left out, and so are columns in which more than one of the others has no score.
     """
     every = [_best(column, scores, entrants) for column, scores in summary.values.items()]
     columns = [best for best in every if best]
@@ -165,7 +165,7 @@ def placed(summary: ResultSummary, entrants: Sequence[Entrant]) -> list[Place]:
 
 
 def _best(column: Column, scores: Mapping[str, float], entrants: Sequence[Entrant]) -> dict[str, float]:
-    """Return the best score of every entrant that has one, with less for better."""
+    """Return the best score of every entrant that has one, signed so that lower is better."""
     sign = -1 if column.rising else 1
     return {
         entrant.label: min(sign * scores[m.key] for m in entrant.methods if m.key in scores)
@@ -175,7 +175,7 @@ def _best(column: Column, scores: Mapping[str, float], entrants: Sequence[Entran
 
 
 def _firsts(summary: ResultSummary) -> list[Method]:
-    """Return each method once, with the option that comes first."""
+    """Return each method once, with its first options."""
     first: dict[str, Method] = {}
     for method in summary.methods:
         first.setdefault(method.name, method)

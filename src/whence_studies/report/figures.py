@@ -1,4 +1,4 @@
-"""Figures of the page of an evaluation: every chart that results give."""
+"""Figures of the page of an evaluation."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _NONE: Mapping[str, Points] = {}
 
 
 class Figures:
-    """Draws results; a figure without results is empty."""
+    """Charts of results; a figure without results is empty."""
 
     def __init__(self, summary: ResultSummary, sweep: SweptResults) -> None:
         self.summary, self.sweep, self.results = summary, sweep, summary.results
 
     def scores(self) -> list[tuple[Column, Markup]]:
-        """One chart per column: all methods, the best first."""
+        """Return one chart per column: all methods, the best first."""
         return [(column, self._score_chart(column, v)) for column, v in self.summary.values.items() if v]
 
     def _score_chart(self, column: Column, scores: Mapping[str, float]) -> Markup:
@@ -42,7 +42,7 @@ class Figures:
         return charts.dot_chart(rows, axis, f"{column.title}, by method", chance)
 
     def ranks(self, count: Count) -> Markup | None:
-        """Mean rank against time, in one way to count; the best are at the lower left."""
+        """Draw mean rank against time for one count; the best are at the lower left."""
         points = [
             (place.label, place.seconds, place.rank, f"dot {place.kind}".strip())
             for place in count.places
@@ -56,7 +56,7 @@ class Figures:
         return charts.scatter_chart(points, x, y, f"{count.title}: mean rank against seconds")
 
     def curves(self, scored: bool) -> list[tuple[str, Curves, list[tuple[str, Panels]]]]:
-        """Curves of metrics that have a score, or have none: each quantity's words and panels."""
+        """Return the curves of metrics with a score, or without: the text and panels of each quantity."""
         drawn_curves = []
         names = {column.metric for column in self.summary.columns}
         for metric, section in self.summary.sections(Curves):
@@ -76,7 +76,7 @@ class Figures:
         return self._panels(text, curves, x, replace(_UNIT, title=section.y))
 
     def retrained(self, metric: str, section: Accuracies, accuracies: Retrained) -> Panels:
-        """Accuracies of retrained models against the share kept or removed, next to the paper's."""
+        """Draw accuracies of retrained models against the share kept or removed, with the paper's."""
         if len(accuracies.shares) < 2:
             return []
         ours = {m.key: list(values.items()) for m, values, _ in accuracies.rows}
@@ -89,7 +89,7 @@ class Figures:
     def _panels(
         self, text: str, curves: Mapping[str, Points], x: Axis, y: Axis, theirs: Mapping[str, Points] = _NONE
     ) -> Panels:
-        """One panel per method: its curve, the random one, and the paper's where there is one."""
+        """Draw one panel per method: its curve, the random one, and the paper's if there is one."""
         chance = Line(curves.get(RANDOM, []), "line chance")
         panels = []
         for method in self.summary.methods:
@@ -100,7 +100,7 @@ class Figures:
         return panels
 
     def swept(self) -> Panels:
-        """Every metric and what the surrogate is like, against the option that was varied."""
+        """Draw every metric, and properties of the surrogate, against the option of the sweep."""
         if not self.sweep.methods:
             return []
         x = powers(
@@ -116,7 +116,7 @@ class Figures:
         return panels
 
     def swept_by_kappa(self) -> Panels:
-        """Every metric against κ, which compares C across data sets, scenes and features."""
+        """Draw every metric against κ, which makes C comparable across data sets, scenes and features."""
         columns = self.sweep.by_kappa()
         if not columns:
             return []
@@ -125,7 +125,7 @@ class Figures:
 
 
 def _swept_chart(swept: SweptColumn, x: Axis) -> Markup:
-    """A metric over the sweep, with the levels of chance and of the best other method."""
+    """Draw a metric over the sweep, with the levels of chance and of the best other method."""
     column = swept.column
     levels = [] if swept.chance is None else [Line(_level(swept.chance, x), "line chance")]
     if swept.other is not None:

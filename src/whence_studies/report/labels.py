@@ -1,4 +1,4 @@
-"""Places for the labels of points, so that no label covers another, a point, or a line that leads to one."""
+"""Placement of labels for points, so that no label covers another label, a point, or a leader line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 Point = tuple[float, float]
-_LINE, _GAP = 13.0, 9.0  # height of a line of text; from a point to its label
+_LINE, _GAP = 13.0, 9.0  # height of a line of text; distance from a point to its label
 
 
 class Box(NamedTuple):
@@ -20,7 +20,7 @@ class Box(NamedTuple):
     bottom: float
 
     def meets(self, other: Box) -> bool:
-        """Return whether two boxes have a point in common."""
+        """Return whether two boxes overlap."""
         across = self.left < other.right and other.left < self.right
         return across and self.top < other.bottom and other.top < self.bottom
 
@@ -34,12 +34,12 @@ class Box(NamedTuple):
 
 
 def place_labels(points: Sequence[Point], widths: Sequence[float], area: Box) -> list[Box]:
-    """Return a box for the label of each point, as near to it as nothing else is covered.
+    """Return a box for the label of each point, as near to the point as possible.
 
-    Points in a crowd choose first. A label's leader is the line from its point to the box's nearest point; it
-    crosses no label and no other leader, and passes no other point closely. Where an area is too small for
-    that, a label stands where it covers nothing, else next to its point. A label that is wider than
-    the area is taken to be as wide as it.
+    Points in dense regions are placed first. A label's leader is the line from its point to the box's nearest
+    point; it crosses no label and no other leader, and keeps a distance from other points. If the area is too
+    small for that, a label is placed where it covers nothing, else next to its point. Labels are at most as
+    wide as the area.
     """
     boxes: dict[int, Box] = {}
     dots = [Box(x - 6, y - 6, x + 6, y + 6) for x, y in points]
@@ -55,7 +55,7 @@ def place_labels(points: Sequence[Point], widths: Sequence[float], area: Box) ->
 def _choose(
     choices: list[Box], point: Point, boxes: list[Box], dots: list[Box], leaders: list[list[Point]]
 ) -> Box:
-    """Return the first box that covers nothing and has a clear leader, else the first that covers nothing."""
+    """Return the first box that covers nothing, preferably with a clear leader."""
     fallback = None
     for box in choices:
         covers = any(box.meets(taken) for taken in (*dots, *boxes))
@@ -68,7 +68,7 @@ def _choose(
 
 
 def _choices(point: Point, width: float, area: Box) -> Iterator[Box]:
-    """Boxes inside the area: to the right, to the left, above and below, and further off in steps."""
+    """Yield boxes inside the area: right, left, above and below, at increasing distances."""
     x, y = point
     aside = [step * 20.0 for step in range(11)]
     starts = [x + _GAP + d for d in aside] + [x - _GAP - width - d for d in aside]
@@ -80,25 +80,25 @@ def _choices(point: Point, width: float, area: Box) -> Iterator[Box]:
 
 
 def _far(point: Point, box: Box) -> float:
-    """How far a box is: one to the right is preferred to one to the left, and both to one above."""
+    """Return the cost of a box: its distance; right is preferred to left, and both to above."""
     near = box.nearest(point)
     side = 0.0 if box.left > point[0] else 1.0 if box.right < point[0] else 3.0
     return math.dist(point, near) + side + 0.3 * abs((box.top + box.bottom) / 2 - point[1])
 
 
 def _leader(point: Point, box: Box) -> list[Point]:
-    """Points along the line from a point to its label."""
+    """Return points along the line from a point to its label."""
     end = box.nearest(point)
     return along(point, end, max(2, int(math.dist(point, end) / 3)))
 
 
 def along(a: Point, b: Point, n: int) -> list[Point]:
-    """Points from a to b, in n steps."""
+    """Return points from a to b, in n steps."""
     return [(a[0] + k / n * (b[0] - a[0]), a[1] + k / n * (b[1] - a[1])) for k in range(n + 1)]
 
 
 def _is_clear(point: Point, box: Box, boxes: list[Box], dots: list[Box], leaders: list[list[Point]]) -> bool:
-    """Return whether a label's leader crosses nothing; dots upon the point itself cannot be helped."""
+    """Return whether a label's leader crosses nothing; dots that overlap the point are ignored."""
     line = _leader(point, box)
     inside = [dot for dot in dots if not dot.holds(point)]
     if any(obstacle.holds(place) for obstacle in (*boxes, *inside) for place in line):

@@ -1,4 +1,4 @@
-"""The page of an evaluation: tables and figures of its results, without network and without scripts."""
+"""The page of an evaluation: tables and figures in one HTML file without scripts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write(path: str | PathLike[str], results: Results) -> None:
 
 
 def render_page(results: Results) -> str:
-    """Render the page of results as HTML; every text that comes from outside is escaped."""
+    """Render the page of results as HTML; all texts from outside are escaped."""
     page = _Page(results)
     return render(
         "evaluation.html",
@@ -48,7 +48,7 @@ def render_page(results: Results) -> str:
 
 
 class _Page:
-    """What the template shows, part by part; a part without results is empty."""
+    """The parts of the page for the template; a part without results is empty."""
 
     def __init__(self, results: Results) -> None:
         self.results, self.summary = results, ResultSummary(results)
@@ -59,27 +59,27 @@ class _Page:
         self.notes: dict[str, int] = {}
 
     def facts(self) -> dict[str, list[Row]]:
-        """Facts of each scene."""
+        """Return the facts of each scene."""
         by_scene: dict[str, list[Row]] = {}
         for row in self.results.select("scene"):
             by_scene.setdefault(row.method, []).append(row)
         return by_scene
 
     def counts(self) -> list[Count]:
-        """Mean ranks, in every way to count them."""
+        """Return mean ranks, in every way to count them."""
         return counts(self.summary)
 
     def note(self, text: str) -> int:
-        """Number a note; 0 for none."""
+        """Return the number of a footnote; 0 for none."""
         return self.notes.setdefault(text, len(self.notes) + 1) if text else 0
 
     def sweep_table(self) -> list[tuple[SweptColumn, str]]:
-        """Each metric over the sweep, and the values of the option at which DualDA is best by it."""
+        """Return each metric over the sweep, with the values of the option at which DualDA is best."""
         everything = [self.sweep.at(method) for method in self.sweep.methods]
         return [(one, _ranges([x for x, _ in one.best], everything)) for one in self.sweep.columns()]
 
     def caught(self) -> list[tuple[Column, list[Method], list[dict[str, Any]]]]:
-        """Columns of shortcuts, the methods that caught some, and pairs of texts that XDA explains."""
+        """Return columns of shortcuts, the methods that caught some, and explained pairs of texts."""
         tables = []
         for column in {column.metric: column for column in self.columns}.values():
             caught = self.results.select(column.metric, quantity="caught")
@@ -93,7 +93,7 @@ class _Page:
         return tables
 
     def numbers(self) -> list[tuple[str, Numbers, list[tuple[str, list[float | None]]]]]:
-        """Tables of other numbers, metric by metric; rows may be of variants of methods."""
+        """Return tables of other numbers by metric; rows may be of variants of methods."""
         tables = []
         for metric, section in self.summary.sections(Numbers):
             keys = dict.fromkeys(row.method for row in self.results.select(metric))
@@ -107,18 +107,18 @@ class _Page:
         return tables
 
     def _named(self, key: str) -> str:
-        """Put labels instead of keys, also inside a longer name."""
+        """Replace keys by labels, also inside a longer name."""
         for method in sorted(self.summary.everyone, key=lambda m: -len(m.key)):
             key = key.replace(method.key, method.label)
         return key
 
     def choices(self) -> list[tuple[str, str, float | None]]:
-        """Options that were chosen, and how they did on the subsets for tuning."""
+        """Return tuned options, and their scores on the subsets for tuning."""
         rows = self.results.select("tuning", None, "chosen")
         return [(self.labels[row.method], _in_words(row.note), row.value) for row in rows]
 
     def troubles(self) -> list[tuple[str, str, str]]:
-        """What failed, and what was warned of."""
+        """Return failures and warnings."""
         return [
             (row.metric, self.labels.get(row.method, row.method), row.note)
             for row in self.results.rows
@@ -150,7 +150,7 @@ def _noted(note: str) -> Iterator[None]:
 
 
 def _ranges(values: list[float], everything: list[float]) -> str:
-    """Write values, neighbours among all of them as a range."""
+    """Format values; neighbours among all values become a range."""
     runs = [list(run) for inside, run in groupby(everything, values.__contains__) if inside]
     return ", ".join(number(r[0]) if len(r) == 1 else f"{number(r[0])} to {number(r[-1])}" for r in runs)
 

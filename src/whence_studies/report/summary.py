@@ -1,4 +1,4 @@
-"""Results side by side: scores, ties, ranks, costs, and the paper's own numbers next to them."""
+"""Summary of results: scores, ties, ranks and costs, with the paper's numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Section = TypeVar("Section", Curves, Accuracies, Numbers)
 
 @dataclass(frozen=True)
 class Cell:
-    """A number of a table: its value, whether it is the best or tied with it, and what to know about it."""
+    """A table cell: its value, whether it is the best or tied with it, a note, and whether it failed."""
 
     value: float | None
     best: bool
@@ -38,10 +38,10 @@ class Retrained(NamedTuple):
 
     Attributes
     ----------
-    shares : rising
-    rows : methods, with our accuracies and the paper's own by share, where there are some
+    shares : ascending shares
+    rows : methods, with our accuracies and the paper's by share
     spreads : standard deviations of ours between training seeds, by a method's key and by share
-    place : of the paper's own, in it
+    place : where the paper prints its accuracies
     """
 
     shares: list[float]
@@ -55,16 +55,16 @@ class Retrained(NamedTuple):
         return any(self.spreads.values())
 
     def best(self, share: float, rising: bool) -> float:
-        """Return the best of our accuracies at one of the shares."""
+        """Return the best of our accuracies at a share."""
         return (max if rising else min)(ours[share] for _, ours, _ in self.rows if share in ours)
 
 
 class ResultSummary:
-    """Reads results for the page and for the command line."""
+    """A summary of results for the page and for the command line."""
 
     def __init__(self, results: Results) -> None:
         self.results = results
-        # Results were checked when they were made; classes of the user's are not needed to show them.
+        # Results were validated when they were made; a user's own classes are not needed to show them.
         self.everyone = [Method.model_construct(**given) for given in results.protocol["methods"]]
         self.methods = [method for method in self.everyone if not method.sweep]
         kinds = {key: METRICS.get(key, "metrics") for key in results.protocol["metrics"]}
@@ -78,12 +78,12 @@ class ResultSummary:
         self.columns = list(self._owners)
 
     def owner(self, column: Column) -> str:
-        """Return the name of the metric that a column is of, which its rows may not have."""
+        """Return the name of a column's metric; its rows may have another."""
         return self._owners[column]
 
     @cached_property
     def values(self) -> dict[Column, dict[str, float]]:
-        """Scores by column, and by method where it has one."""
+        """Scores by column and method."""
         by_column = {}
         for column in self.columns:
             scores = {method.key: self._value(method.key, column) for method in self.methods}
@@ -96,7 +96,7 @@ class ResultSummary:
         return min(self.curve(column.metric, key, "loss"), default=(0.0, None))[1]
 
     def table(self) -> list[tuple[Method, list[Cell]]]:
-        """Scores of all methods, column by column."""
+        """Return the scores of all methods, column by column."""
         by_column = [self._column(column) for column in self.columns]
         return [(method, [cells[i] for cells in by_column]) for i, method in enumerate(self.methods)]
 
@@ -115,23 +115,23 @@ class ResultSummary:
         return cells
 
     def _tied(self, column: Column, present: list[str]) -> set[str]:
-        """Methods that are tied with the best one."""
+        """Return the methods that are tied with the best one."""
         if column.ties == "given":
             return {key for key in present if self.results.value(column.metric, key, "tied_with_best")}
         values = self._each(column, present)
         if values is None or column.ties == "none":
             return set()
         n = values.shape[1]
-        # Losses of bad coresets are larger and spread more: their logarithms spread alike.
+        # Larger losses have a larger spread; the spread of their logarithms is about equal.
         same = ties_of_runs(np.log(values)) if column.ties == "runs" else ties(values, np.arange(n))
         means = values.mean(axis=1)
         best = int(np.argmax(means if column.rising else -means))
         return {key for key, tied in zip(present, same[best], strict=True) if tied}
 
     def _each(self, column: Column, present: list[str]) -> Doubles | None:
-        """Values (method, n) of which scores are the means: of tests, of wrong labels, or of training seeds.
+        """Return values (method, n) whose means are the scores: of tests, wrong labels, or training seeds.
 
-        None where there are fewer than two, or where methods do not have the same.
+        None if there are fewer than two, or if methods have different numbers of them.
         """
         values = [self._values_of(column, key) for key in present]
         counts = {len(row) for row in values}
@@ -144,7 +144,7 @@ class ResultSummary:
         return [min(curve)[1] for curve in curves if curve]
 
     def judged(self) -> list[tuple[str, list[str]]]:
-        """How ties are judged, and the columns where they are judged so."""
+        """Return how ties are tested, with the columns for each test."""
         titles: dict[str, list[str]] = {}
         for column in self.columns:
             titles.setdefault(self._how(column), []).append(column.title)
@@ -158,13 +158,13 @@ class ResultSummary:
         if column.ties in ("given", "none"):
             return column.how
         if column.ties == "runs" and self.seeds(column.metric) == 1:
-            return "one training seed: differences cannot be judged"
+            return "one training seed: differences cannot be tested"
         if self._each(column, list(self.values[column])) is None:
-            return "the results hold no single values: differences cannot be judged"
+            return "the results have no single values: differences cannot be tested"
         return column.how.format(seeds=self.seeds(column.metric))
 
     def interval(self, column: Column, key: str) -> tuple[float, float] | None:
-        """95 % interval of a score: of LDS over subsets, else over tests or wrong labels; of losses none."""
+        """Return the 95 % interval of a score over subsets for LDS, else over tests; None for losses."""
         low, high = (self.results.value(column.metric, key, end) for end in ("low", "high"))
         if low is not None and high is not None:
             return low, high
@@ -176,7 +176,7 @@ class ResultSummary:
 
     @cached_property
     def ranks(self) -> dict[str, tuple[float, int]]:
-        """Average rank of each method over the columns it has a score in, and how many those are."""
+        """Average rank of each method over the columns with a score, and their number."""
         by_method: dict[str, list[float]] = {}
         for column, scores in self.values.items():
             values = np.array(list(scores.values()))
@@ -186,33 +186,33 @@ class ResultSummary:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether the CPU did the work, whose own seconds no other job lengthens."""
+        """Whether the work ran on the CPU: CPU-seconds are not lengthened by other jobs."""
         return bool(self.results.protocol["model"]["device"] == "cpu")
 
     def seconds(self, method: Method) -> float:
-        """Seconds of fitting and of explaining all tests; 0 where nothing is known of them."""
+        """Return the seconds of fitting and of explaining all tests; 0 if unknown."""
         return self._cost(method, ["cpu_seconds"] if self.on_cpu else ["fit_seconds", "explain_seconds"])
 
     def cost(self, method: Method, name: str) -> float | None:
-        """Return what a method cost in the first scene that needed its scores."""
+        """Return a cost of a method in the first scene that needed its scores."""
         return self.results.value(COSTS, method.key, name)
 
     def by_model(self, column: Column) -> list[tuple[Method, list[float]]]:
-        """Scores of each explained model, of methods that have some; none where there is only one model."""
+        """Return the scores of methods for each explained model; empty if there is only one model."""
         scored = [(m, [v for _, v in self.curve(column.metric, m.key, "model")]) for m in self.methods]
         return [(method, values) for method, values in scored if values]
 
     def curve(self, metric: str, key: str, quantity: str) -> list[tuple[float, float]]:
-        """Points of a method's curve."""
+        """Return the points of a method's curve."""
         rows = self.results.select(metric, key, quantity)
         return [(row.x, row.value) for row in rows if row.x is not None and row.value is not None]
 
     def sections(self, kind: type[Section]) -> list[tuple[str, Section]]:
-        """What metrics have for the page of one kind, with their names."""
+        """Return the sections of one kind, with the names of their metrics."""
         return [(m.name, one) for m in self.metrics for one in m.sections if isinstance(one, kind)]
 
     def retrained(self) -> list[tuple[str, Accuracies, Retrained]]:
-        """Accuracies of models that were retrained, next to the paper's, metric by metric."""
+        """Return accuracies of retrained models, with the paper's, by metric."""
         tables = []
         for metric, section in self.sections(Accuracies):
             table = paper().get(metric, {}).get(self.results.protocol["data"]["name"], {})
@@ -231,7 +231,7 @@ class ResultSummary:
         return tables
 
     def statements(self) -> list[dict[str, Any]]:
-        """The paper's statements about its data sets, and what was measured here in the same terms."""
+        """Return the paper's statements about the data set, with our measurements of the same quantities."""
         key, data = paper()["method"]["key"], self.results.protocol["data"]["name"]
         paper_method = next((m for m in self.methods if m.key == key and key in self.ranks), None)
         rows = []
@@ -245,7 +245,7 @@ class ResultSummary:
         return rows
 
     def _measured(self, statement: Mapping[str, Any], paper_method: Method) -> float | None:
-        """What a statement of the paper about its own method comes to here, if that is measured."""
+        """Return our measurement for a statement of the paper about its method, or None."""
         others = [m for m in self.methods if m.name not in (paper_method.name, RANDOM)]
         if "costs" in statement:
             theirs = [self._cost(m, statement["costs"]) for m in others if m.name in statement["of"]]
@@ -271,17 +271,17 @@ class ResultSummary:
 
 @cache
 def paper() -> dict[str, Any]:
-    """Numbers that the paper prints."""
+    """Return the numbers that the paper prints."""
     return tomllib.loads(files("whence_studies.report").joinpath("paper.toml").read_text(encoding="utf-8"))
 
 
 def kind(method: Method) -> str:
-    """Return how a method is drawn: as the paper's own, as chance, or as any other."""
+    """Return the style of a method: the paper's method, chance, or any other."""
     return {paper()["method"]["name"]: "dual", RANDOM: "chance"}.get(method.name, "")
 
 
 def printed(table: Mapping[str, Any], method: Method, share: float) -> float | None:
-    """Accuracy that the paper prints for a method where a share is kept."""
+    """Return the accuracy that the paper prints for a method and a kept share, or None."""
     accuracies = table.get(method.key) or table.get(method.name)
     kept = 10 * share  # it prints them at 10, 20, … 90 %
     return accuracies[round(kept) - 1] / 100 if accuracies and math.isclose(kept, round(kept)) else None

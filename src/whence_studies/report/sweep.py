@@ -1,4 +1,4 @@
-"""Results over the sweep: every metric against the option of a method that was varied."""
+"""Results of the sweep: every metric against the varied option of a method."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class SweptColumn(NamedTuple):
 
     Attributes
     ----------
-    column : what is measured
-    points : values of the option, rising, with the score at each
+    column : the column
+    points : ascending values of the option, with the score at each
     chance : score of the random attributor
-    other : label and score of the best method that is neither swept nor random, and how many are as good
+    other : label and score of the best method that is neither swept nor random; the label counts ties
     """
 
     column: Column
@@ -35,17 +35,17 @@ class SweptColumn(NamedTuple):
 
     @property
     def best(self) -> Points:
-        """Points with the best score: several where they are equal."""
+        """The points with the best score, several if they are tied."""
         return _best(self.points, self.column.rising)
 
     @property
     def recommended(self) -> list[float | None]:
-        """Scores at the values that the paper recommends, where they are among the points."""
+        """The scores at the values that the paper recommends; None for values outside the sweep."""
         return [dict(self.points).get(value) for value in paper()["method"]["choices"]]
 
 
 class SweptResults:
-    """Reads the sweep of results; it is empty where fewer than three values were taken."""
+    """The sweep of results; empty with fewer than three values."""
 
     def __init__(self, summary: ResultSummary) -> None:
         self.summary, self.results = summary, summary.results
@@ -56,15 +56,15 @@ class SweptResults:
         self._shared = cache(self._find_shared)
 
     def at(self, method: Method) -> float:
-        """Value of the option."""
+        """Return the value of the option."""
         return float(method.options[self.option])
 
     def columns(self) -> list[SweptColumn]:
-        """All columns of which there are at least three points."""
+        """Return all columns with at least three points."""
         return [swept for swept in map(self._column, self.summary.columns) if len(swept.points) > 2]
 
     def by_kappa(self) -> list[SweptColumn]:
-        """The same over κ = C·N·mean‖f‖² of each metric's own scene, as far as it is known."""
+        """Return the columns over κ = C·N·mean‖f‖² of each metric's scene, where κ is known."""
         columns = []
         for swept in self.columns():
             kappas = {self.at(m): self.kappa(swept.column, m) for m in self.methods}
@@ -74,11 +74,11 @@ class SweptResults:
         return columns
 
     def kappa(self, column: Column, method: Method) -> float | None:
-        """κ of a method in the scene of a column."""
+        """Return κ of a method in the scene of a column."""
         return self.results.value(self.summary.owner(column), method.key, "kappa")
 
     def lines(self, metric: str, quantity: str) -> list[Points]:
-        """A quantity over the sweep: one line, or one for each of what it is of, such as the classes."""
+        """Return a quantity over the sweep: one line per ``x`` of its rows, such as the class."""
         lines: dict[float | None, Points] = {}
         for method in self.methods:
             for row in self.results.select(metric, method.key, quantity):
@@ -87,7 +87,7 @@ class SweptResults:
         return list(lines.values())
 
     def shared(self) -> list[tuple[list[str], tuple[float, ...], int]]:
-        """Metrics of the sweep that retrain models, with fractions and the number of seeds that all share."""
+        """Return retraining metrics, with the fractions and the number of seeds that all methods share."""
         by_shared: dict[tuple[tuple[float, ...], int], list[str]] = {}
         for metric in dict.fromkeys(s.column.metric for s in self.columns() if s.column.ties == "runs"):
             pairs = self._shared(metric)
@@ -106,7 +106,7 @@ class SweptResults:
         return SweptColumn(column, points, self._value(column, RANDOM), other)
 
     def _value(self, column: Column, key: str) -> float | None:
-        """A score; of losses, over the fractions and seeds that all methods share, so that they compare."""
+        """Return a score; for losses over the fractions and seeds that all methods share."""
         if column.ties != "runs":
             return self.results.value(column.metric, key)
         losses, pairs = self._losses(column.metric, key), sorted(self._shared(column.metric))
@@ -119,7 +119,7 @@ class SweptResults:
         return float(np.average([losses[pair] for pair in pairs], weights=weights))
 
     def _find_shared(self, metric: str) -> set[tuple[int, float]]:
-        """Pairs of a training seed and a fraction that every method with losses has."""
+        """Return the pairs of a training seed and a fraction that all methods with losses share."""
         by_method = [set(self._losses(metric, method.key)) for method in self.summary.everyone]
         return (
             set.intersection(*by_method) if (by_method := [pairs for pairs in by_method if pairs]) else set()
@@ -134,6 +134,6 @@ class SweptResults:
 
 
 def _best(scored: list[tuple[T, float]], rising: bool) -> list[tuple[T, float]]:
-    """Return what has the best score: several where they are equal."""
+    """Return the pairs with the best score, several if they are tied."""
     top = (max if rising else min)((value for _, value in scored), default=math.nan)
     return [pair for pair in scored if math.isclose(pair[1], top, rel_tol=1e-9)]

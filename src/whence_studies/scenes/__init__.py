@@ -1,1 +1,1 @@
-"""What evaluations are made of: data, networks, perturbations, trainings."""
+"""Parts of an evaluation: data, networks, perturbations, training."""

@@ -1,4 +1,4 @@
-"""Samples drawn from a data source, and what a source is; whence's own are in ``sources``."""
+"""Data sources, and samples drawn from them; whence's own sources are in ``sources``."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from whence_studies.scenes.views import View, view
 
 @dataclass(frozen=True)
 class Source:
-    """Where samples come from.
+    """A source of samples.
 
     Attributes
     ----------
-    name : in protocols
-    read : gives a mapping with ``train`` and ``test``, each inputs and labels or a torch data set of such
-        pairs, and perhaps ``class_names``; of the arguments ``folder`` with the data, ``n_test`` tests that
-        are wanted (None for all) and ``seed`` it gets those that it takes
+    name : its name in protocols
+    read : function that returns a mapping with ``train`` and ``test``, each inputs and labels or a torch data
+        set of such pairs, and optionally ``class_names``. It is called with those of the arguments ``folder``
+        (with the data), ``n_test`` (number of tests, None for all) and ``seed`` that it takes
 
     Examples
     --------
@@ -44,7 +44,7 @@ class Source:
     read: Callable[..., Mapping[str, Any]]
 
     def __post_init__(self) -> None:
-        check_callable("read", self.read, "a function that gives train and test")
+        check_callable("read", self.read, "a function that returns train and test")
 
 
 SOURCES: Registry[Source] = Registry(
@@ -53,7 +53,7 @@ SOURCES: Registry[Source] = Registry(
 
 
 class Lazy(Dataset[Any]):
-    """Samples with known labels (N,) whose inputs a function reads by their place."""
+    """Samples with known labels (N,) whose inputs are read on demand."""
 
     def __init__(self, labels: Ints, read: Callable[[int], Any]) -> None:
         self.labels, self.read = labels, read
@@ -73,27 +73,26 @@ def default_folder() -> Path:
 
 
 def require(path: Path, what: str) -> None:
-    """Raise where a file or folder of a data set is missing; ``what`` says what to put there."""
+    """Raise if a file or folder of a data set is missing; ``what`` says what to put there."""
     if not path.exists():
         raise InvalidInputError(
-            f"There is no {path}. Put {what} there, or name another folder with --data or WHENCE_DATA."
+            f"There is no {path}. Put {what} there, or pass another folder with --data or WHENCE_DATA."
         )
 
 
 def load(name: str, folder: Path, n_train: int | None, n_test: int | None, seed: int) -> tuple[View, View]:
-    """Draw training samples and tests of a data set, as many of each class as there are; only these are read.
+    """Draw training samples and tests of a data set, balanced over classes; only these are read.
 
     Parameters
     ----------
     name
-        Of a source, or ``module:name`` of one, or of a function of the user's that gives what its ``read``
-        would.
+        Name of a source, or ``module:name`` of one, or of a function like its ``read``.
     folder
-        Has a subfolder per data set, in its authors' format.
+        Folder with one subfolder per data set, in its authors' format.
     n_train, n_test
-        How many to draw; None takes all.
+        Numbers of samples; None takes all.
     seed
-        Of the draw.
+        Seed of the draw.
 
     Examples
     --------
@@ -107,7 +106,7 @@ def load(name: str, folder: Path, n_train: int | None, n_test: int | None, seed:
         given = call_with(given.read, **offered)
     if not isinstance(given, Mapping) or not {"train", "test"} <= given.keys():
         raise InvalidInputError(
-            f"'data.name' must give a mapping with train and test, and perhaps class_names. Got "
+            f"'data.name' must return a mapping with train and test, and optionally class_names. Got "
             f"{sorted(given) if isinstance(given, Mapping) else type(given).__name__} from {name!r}."
         )
     sizes = {"train": n_train, "test": n_test}
@@ -121,14 +120,14 @@ def load(name: str, folder: Path, n_train: int | None, n_test: int | None, seed:
 
 
 def draw(labels: Ints, size: int | None, seed: int, what: str) -> Ints:
-    """Sorted places of ``size`` samples, as many of each class as far as the classes have enough."""
+    """Return the sorted indices of ``size`` samples, balanced over classes as far as possible."""
     if size is None:
         return np.arange(len(labels))
     if size > len(labels):
-        raise InvalidInputError(f"'{what}' must be at most {len(labels)}, the samples there are. Got {size}.")
+        raise InvalidInputError(f"'{what}' must be at most {len(labels)}, the number of samples. Got {size}.")
     order = np.random.default_rng(seed).permutation(len(labels))
     shuffled = labels[order]
-    turn = np.empty(len(labels), dtype=np.int64)  # how many of its class come before a sample
+    turn = np.empty(len(labels), dtype=np.int64)  # number of samples of its class before a sample
     for c in np.unique(shuffled):
         mine = shuffled == c
         turn[mine] = np.arange(mine.sum())
@@ -136,19 +135,19 @@ def draw(labels: Ints, size: int | None, seed: int, what: str) -> Ints:
 
 
 def taken(samples: View, places: Ints, class_names: tuple[str, ...] | None) -> View:
-    """Read some samples, and give a set of these alone."""
+    """Read some samples, and return a view of these alone."""
     inputs = together([samples[int(place)][0] for place in places])
     return view((inputs, samples.labels[places]), show_progress=False, class_names=class_names)
 
 
 def together(inputs: list[Any]) -> Tensor | list[str]:
-    """Put inputs into one tensor, or leave them as texts."""
+    """Stack inputs into one tensor; texts stay a list."""
     if all(isinstance(one, str) for one in inputs):
         return inputs
     try:
         return torch.stack([torch.as_tensor(one) for one in inputs])
     except (TypeError, ValueError, RuntimeError) as error:
         raise InvalidInputError(
-            "'data.name' must give texts, or tensors of one shape; pad them where they differ. "
-            f"Got others: {error}."
+            f"'data.name' must return texts, or tensors of one shape. Got {error}. Pad tensors of different "
+            "shapes."
         ) from error

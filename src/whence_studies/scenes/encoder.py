@@ -1,4 +1,4 @@
-"""What networks see of texts: each text is read once by a language model."""
+"""Encoding of texts by a language model, cached so that each text is encoded once."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from whence_studies.scenes.networks.base import TextInputs
 from whence_studies.scenes.texts import LENGTH, Backbone, States, features, packed, states
 
 _BATCH = 32
-_MODULES = ("encoder", "texts")  # whose code the states of texts depend on
-_KIND = "texts"  # of entries of the cache
+_MODULES = ("encoder", "texts")  # modules whose code the encoded texts depend on
+_KIND = "texts"  # kind of cache entries
 
 
 class Encoder:
-    """What networks see of texts, kept in a cache, so that a text is read once whatever set it is in.
+    """Converts texts to inputs of networks, with a cache: each text is encoded once.
 
-    That is the language model's features for a linear head, and for a network with the last block the states
-    that enter this block.
+    Inputs are the language model's features for a linear head, and the states that enter the last block for a
+    network with this block.
 
     Parameters
     ----------
     inputs
-        What is made of texts.
+        The kind of inputs.
     folder
-        Has a subfolder per language model.
+        Folder with one subfolder per language model.
     cache
-        Keeps what was read.
+        Cache for encoded texts.
     show_progress
         Show a progress bar.
     """
@@ -45,23 +45,23 @@ class Encoder:
     def __init__(self, inputs: TextInputs, folder: Path, cache: Cache, show_progress: bool) -> None:
         self.inputs, self.cache, self.show_progress = inputs, cache, show_progress
         self.folder = folder / inputs.model
-        # (tokens, d) each, one row for a head; of every entry that the same code made of the same model
+        # (tokens, d) each, one row for a head; from every entry of the same code and model
         self._known: dict[str, States] = {}
         for entry in cache.entries():
             if entry.kind == _KIND and self._parts.items() <= entry.parts.items() and entry.complete:
                 try:
                     self._known |= _read(cache.folder / entry.name / "states.safetensors")
                 except StoreError:
-                    continue  # a damaged one is made again
+                    continue  # damaged: encoded again
 
     @cached_property
     def backbone(self) -> Backbone:
-        """The language model, read when it is first needed."""
+        """The language model, loaded on first use."""
         return Backbone(self.folder, self.inputs.last)
 
     @cached_property
     def _parts(self) -> dict[str, str]:
-        """Identify the language model by its files, and the code that reads texts with it."""
+        """What identifies the encoding: the files of the language model and the code."""
         held = {}
         for path in sorted(path for path in self.folder.rglob("*") if path.is_file()):
             with open(path, "rb") as file:
@@ -73,7 +73,7 @@ class Encoder:
         }
 
     def __call__(self, texts: list[str]) -> Tensor:
-        """Read texts: features (N, d), or states (N, T, d + 1) with 1 for a token in the last channel."""
+        """Encode texts: features (N, d), or states (N, T, d + 1) with 1 for a token in the last channel."""
         keys = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._known}
         if missing:
@@ -98,7 +98,7 @@ class Encoder:
 
 
 def _read(path: Path) -> dict[str, States]:
-    """Read what was kept, or raise StoreError."""
+    """Read an entry of the cache, or raise StoreError."""
     arrays, manifest = store.read(path)
     contents.check_names(arrays, {"rows"})
     contents.check_floats(arrays, {"rows": ("tokens", "d")}, {}, {"rows": ("float32",)})

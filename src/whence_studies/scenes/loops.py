@@ -1,4 +1,4 @@
-"""Loops over a data set: batches of a fixed number, whatever its size, and predictions for all of it."""
+"""Loops over a data set: a fixed number of batches, and predictions."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ def fixed_steps(
     preprocess: Callable[[Any], Any] | None = None,
     collate_fn: Callable[[list[Any]], Any] | None = None,
 ) -> Iterator[tuple[Any, Tensor]]:
-    """Return a number of full batches (inputs, labels), whatever the size of the data.
+    """Yield a fixed number of full batches (inputs, labels), whatever the size of the data.
 
-    Subsets of different sizes are trained equally long this way; with epochs, a tenth of the data would have
-    a tenth of the training. The samples are shuffled again for each pass over them, and a batch goes on into
-    the next pass, so that all samples are seen equally often, give or take one.
+    Subsets of different sizes are then trained equally long; with epochs, a tenth of the data would get a
+    tenth of the training. Samples are shuffled again for each pass, and a batch may continue into the next
+    pass, so that the counts of all samples differ by at most one.
 
     Parameters
     ----------
     data
         As for ``view``.
     steps, batch_size
-        Batches to give, and samples in each.
+        Number of batches, and samples in each.
     seed
-        Of the order.
+        Seed of the order.
     preprocess, collate_fn
         As for ``whence.data.as_training_set``.
 
@@ -72,7 +72,7 @@ def predict(
     preprocess: Callable[[Any], Any] | None = None,
     collate_fn: Callable[[list[Any]], Any] | None = None,
 ) -> Tensor:
-    """Logits (test, class) of a model on a data set, float32 on the CPU; the model is left unchanged."""
+    """Return a model's logits (test, class) on a data set, float32 on the CPU; the model stays unchanged."""
     batch_size = check_count("batch_size", batch_size)
     check_model(model)
     samples = as_training_set(data, batch_size, preprocess=preprocess, collate_fn=collate_fn)

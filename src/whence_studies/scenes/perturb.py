@@ -23,7 +23,7 @@ from whence.metrics.arrays import classes, numbers
 from whence_studies.scenes.shortcuts import Shortcut, Word
 from whence_studies.scenes.views import View, view
 
-_STARTS = 20  # partitions to start from; ten classes in pairs find the best of all 945 from most of them
+_STARTS = 20  # starting partitions; for ten classes in pairs most of them lead to the best of all 945
 
 
 def flip_labels(data: Any, share: float, *, confusion: Any = None, seed: int = 0) -> View:
@@ -34,12 +34,12 @@ def flip_labels(data: Any, share: float, *, confusion: Any = None, seed: int = 0
     data
         As for ``view``.
     share
-        Of the samples, drawn at random.
+        Share of the samples, drawn at random.
     confusion : (K, K)
-        Where given, a class is only taken for the one it is most often confused with, by this matrix of tests
-        of class a (row) taken for class b (column). None draws any other class, all alike.
+        Confusion matrix with true classes in rows: a wrong label is the class that the true one is most often
+        confused with. None draws any other class with equal probability.
     seed
-        Of the choice.
+        Seed of the draw.
     """
     base, seed = view(data), check_seed(seed)
     rng = np.random.default_rng(seed)
@@ -58,21 +58,21 @@ def flip_labels(data: Any, share: float, *, confusion: Any = None, seed: int = 0
 
 
 def group_classes(confusion: Any, n_groups: int, seed: int = 0) -> Ints:
-    """Put dissimilar classes into groups, so that a group has no common look: the group of each class, (K,).
+    """Group dissimilar classes; return the group (K,) of each class.
 
     Minimises the confusion inside groups, Σ_g Σ_{a≠b in g} M_ab, where M is the confusion matrix with rows
-    scaled to sum to 1. Groups have equal sizes, or sizes that differ by one. Seeded starts are improved by
-    exchanging two classes while that helps; among equally good groupings the seed decides.
+    that sum to 1. Sizes of groups differ by at most one. Random starts are improved by exchanging two classes
+    while that helps; the seed decides between equally good groupings.
 
     Parameters
     ----------
     confusion : (K, K)
-        Tests of class a (row) that a model takes for class b (column), as scikit-learn's
-        ``confusion_matrix`` gives it, best of a model trained on the single classes.
+        Confusion matrix with true classes in rows, as from scikit-learn's ``confusion_matrix``, ideally of a
+        model trained on the single classes.
     n_groups
-        From 1 to K; K // 2 makes pairs.
+        Number of groups, from 1 to K; K // 2 makes pairs.
     seed
-        Of the starts.
+        Seed of the starts.
 
     Examples
     --------
@@ -84,8 +84,8 @@ def group_classes(confusion: Any, n_groups: int, seed: int = 0) -> Ints:
     K = len(counts)
     if counts.shape != (K, K) or (counts < 0).any():
         raise InvalidInputError(
-            f"'confusion' must be square and nowhere negative. "
-            f"Got shape {counts.shape}, least {counts.min()}."
+            f"'confusion' must be a square matrix without negative values. "
+            f"Got shape {counts.shape}, minimum {counts.min()}."
         )
     n_groups = check_count("n_groups", n_groups)
     check_that(n_groups <= K, "n_groups", f"be at most the {K} classes", n_groups)
@@ -100,14 +100,14 @@ def group_classes(confusion: Any, n_groups: int, seed: int = 0) -> Ints:
 
 
 def group_labels(data: Any, groups: Any) -> View:
-    """Put classes into groups; ``true_labels`` stay the classes.
+    """Replace labels by groups of classes; ``true_labels`` stay the classes.
 
     Parameters
     ----------
     data
         As for ``view``.
     groups : (K,)
-        Group of each class, as ``group_classes`` gives it.
+        Group of each class, as from ``group_classes``.
     """
     base = view(data)
     of = classes("groups", groups)
@@ -117,7 +117,7 @@ def group_labels(data: Any, groups: Any) -> View:
         )
     if base.labels.max() >= len(of) or (base.class_names is not None and len(base.class_names) != len(of)):
         raise InvalidInputError(
-            f"'groups' must give a group for each of the {base.n_classes} classes. Got {len(of)}."
+            f"'groups' must have one group for each of the {base.n_classes} classes. Got {len(of)}."
         )
     names = base.class_names
     if names is not None:
@@ -132,8 +132,8 @@ def add_shortcut(
 ) -> View:
     """Put a shortcut on a share of the samples; labels stay unchanged.
 
-    For training, ``of_class`` is the class that the model is to learn the shortcut for. For testing, the
-    defaults put it on everything.
+    For training, ``of_class`` is the class for which the model should learn the shortcut. For testing, the
+    defaults put it on all samples.
 
     Parameters
     ----------
@@ -142,11 +142,11 @@ def add_shortcut(
     shortcut
         ``Frame``, ``CentreBox``, ``Word``, or any function of a sample's inputs and a random generator.
     share
-        Of the samples of the class, or of all, drawn at random.
+        Share of the samples of the class, or of all, drawn at random.
     of_class
         None for all classes.
     seed
-        Of the choice, and of what is random about the shortcut.
+        Seed of the draw, and of the shortcut's randomness.
     """
     base, seed = view(data), check_seed(seed)
     check_callable(
@@ -168,21 +168,21 @@ def add_shortcut(
 
 
 def add_keywords(data: Any, share: float, *, pattern: str = "<{}>", seed: int = 0) -> View:
-    """Return a share of the texts another label at random, and put a keyword of that label into them.
+    """Draw random labels for a share of the texts, and put a keyword of the new label into each.
 
-    The label is drawn from all classes, so that it can be the true one. This is the shortcut of the paper's
-    text experiment, on the training set with a share of 0.2 and on the test set with 1.
+    The label is drawn from all classes, including the true one. This is the shortcut of the paper's text
+    experiment, with a share of 0.2 on the training set and of 1 on the test set.
 
     Parameters
     ----------
     data
         As for ``view``, with texts for inputs.
     share
-        Of the samples, drawn at random.
+        Share of the samples, drawn at random.
     pattern
-        Of the keyword; the name of the class, or its number, takes the place of {}.
+        Pattern of the keyword; {} is replaced by the name of the class, or its index.
     seed
-        Of the choice, the labels, and the places of the keywords.
+        Seed of the draw, of the labels, and of the places of the keywords.
     """
     base, seed = view(data), check_seed(seed)
     rng = np.random.default_rng(seed)
@@ -199,12 +199,12 @@ def add_keywords(data: Any, share: float, *, pattern: str = "<{}>", seed: int = 
     marked = base
     for c in np.unique(labels[chosen]).tolist():
         marked = marked.marked(Mark(Word(pattern.format(names[c])), chosen & (labels == c), seed))
-    note = f"keywords {pattern} on {chosen.sum()} samples, labels drawn anew, seed {seed}"
+    note = f"keywords {pattern} on {chosen.sum()} samples, random labels, seed {seed}"
     return marked.relabelled(labels, note, labels != base.labels)
 
 
 def _drawn(candidates: Mask, share: float, rng: np.random.Generator) -> Mask:
-    """Draw a share of the samples that a mask (n,) marks."""
+    """Draw a share of the samples in a mask (n,)."""
     places = np.flatnonzero(candidates)
     count = round(check_share("share", share, whole=True) * len(places))
     check_that(count != 0, "share", f"lie in (0, 1] and make at least one of {len(places)} samples", share)
@@ -214,7 +214,7 @@ def _drawn(candidates: Mask, share: float, rng: np.random.Generator) -> Mask:
 
 
 def _improved(likeness: Doubles, groups: Ints) -> Ints:
-    """Exchange each class in turn with the one that lowers the cost most, until none does."""
+    """Exchange each class in turn with the one that lowers the cost most, until no exchange does."""
     groups = groups.copy()
     everyone = np.arange(len(groups))
     pull = likeness @ np.eye(groups.max() + 1)[groups]  # (K, G) likeness of a class with a group
@@ -227,7 +227,7 @@ def _improved(likeness: Doubles, groups: Ints) -> Ints:
             change = pull[a, groups] - pull[a, g] + pull[:, g] - pull[everyone, groups] - 2 * likeness[a]
             change[groups == g] = 0
             b = change.argmin()
-            if change[b] < -1e-12:  # below rounding, exchanges would go round in circles
+            if change[b] < -1e-12:  # smaller changes are rounding and could cycle
                 difference = likeness[:, b] - likeness[:, a]
                 pull[:, g] += difference
                 pull[:, groups[b]] -= difference

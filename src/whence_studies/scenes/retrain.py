@@ -1,4 +1,4 @@
-"""Models trained on perturbed data, each once, and kept in a cache by the fingerprint of what they are."""
+"""Models trained on perturbed data, each once, cached by a fingerprint."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ _MODULES = (
     "whence.data",
     *(f"whence_studies.scenes.{name}" for name in ("loops", "perturb", "retrain", "views")),
 )
-"""Whose code a training can depend on."""
+"""Modules whose code a training can depend on."""
 
 
 class RetrainingWarning(UserWarning):
-    """A model could not be trained; the others were."""
+    """A model could not be trained; the others were trained."""
 
 
 @displayed("seed", "seconds", "cached", "error")
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A model that was to be trained.
+    """One training run.
 
     Attributes
     ----------
-    seed : of its training
-    path : the file of its weights
-    seconds : its training took; of a model from the cache, then; 0 where it could not be trained
-    cached : whether it was found and not trained now
-    error : why it could not be trained, in a line; None where it was
-    details : the whole traceback of that
+    seed : seed of the training
+    path : file of the weights
+    seconds : duration of the training, also for a cached model; 0 if it failed
+    cached : whether the model was in the cache
+    error : why training failed, in one line; None if it did not
+    details : the traceback of the error
     """
 
     seed: int
@@ -70,9 +70,9 @@ class Run:
     _architecture: nn.Module
 
     def model(self) -> nn.Module:
-        """Read the trained model, in eval mode; each call gives another copy."""
+        """Load the trained model in eval mode; each call returns a new copy."""
         if self.error is not None:
-            raise WhenceError(f"This model could not be trained: {self.error}. Repair the cause and retrain.")
+            raise WhenceError(f"This model could not be trained: {self.error}. Fix the cause and retrain.")
         return load_weights(self.path, self._architecture)
 
 
@@ -87,42 +87,40 @@ def retrain(
     threads: int | None = None,
     show_progress: bool = True,
 ) -> list[Run]:
-    """Train a model on each of several data sets, or read it where it was trained before.
+    """Train a model on each of several data sets; models that were trained before are loaded.
 
-    Each model is saved as soon as it is trained: when the process is killed, calling this again resumes after
-    the last one. A training that fails is warned of and tried again next time; the others go on.
+    Each model is saved as soon as it is trained, so that a killed process resumes after the last one. A
+    training that fails causes a warning and is tried again in the next call; the others continue.
 
-    A model is found again by the code of ``train_fn`` with the constants, functions and enclosed values it
-    uses from its own module, by ``config``, by samples and labels with all perturbations, by the seed, and by
-    the names and shapes of the weights. What else training depends on, such as code in other modules, belongs
-    in ``config``.
+    The cache key has the code of ``train_fn`` with the constants, functions and enclosed values it uses from
+    its own module, ``config``, samples and labels with all perturbations, the seed, and the names and shapes
+    of the weights. Put other dependencies of training, such as code in other modules, into ``config``.
 
     Parameters
     ----------
     train_fn
-        ``train_fn(dataset, seed)`` gives the trained model. The data set is a ``View``: a torch ``Dataset``
-        with ``labels``. Torch's random numbers are seeded with ``seed`` before.
+        ``train_fn(dataset, seed)`` returns the trained model. The data set is a ``View``: a torch ``Dataset``
+        with ``labels``. Torch is seeded with ``seed`` before.
     jobs
         Pairs of data, as for ``view``, and a seed.
     model
-        A model of the architecture that ``train_fn`` gives; its weights do not matter.
+        A model of the same architecture; its weights do not matter.
     cache_dir
-        Folder for the weights, as safetensors; nothing in it runs when it is read.
+        Folder for the weights, as safetensors; loading runs no code from it.
     config
-        What makes trainings differ besides the code and the data; JSON must be able to hold it.
+        What training depends on besides the code and the data, as JSON-serialisable values.
     engine
-        Where trainings run, as for ``whence.engine.run``: one after the other here, or several at a time with
-        ``"processes"``, to which function and data must be sendable. The models are the same.
+        Where trainings run, as for ``whence.engine.run``: one after another in this process, or in parallel
+        with ``"processes"``, which requires a picklable function and data. The models are the same.
     threads
-        Of torch in each training; None for as many as here. Small models that cannot use several train
-        fastest with 1, in one process per core. Models may differ in the last bits where the number of
-        threads does.
+        Threads of torch in each training; None for as many as now. Small models train fastest with 1, in one
+        process per core. Another number of threads may change the last bits of the weights.
     show_progress
-        Show how many models are left, and for how long.
+        Show a progress bar.
 
     Returns
     -------
-    One run per job, in order.
+    One ``Run`` per job, in order.
 
     Warns
     -----
@@ -130,29 +128,29 @@ def retrain(
         For each model that could not be trained, with the cause.
     """
     show_progress = check_flag("show_progress", show_progress)
-    check_callable("train_fn", train_fn, "a function of a data set and a seed that gives the trained model")
+    check_callable("train_fn", train_fn, "a function of a data set and a seed that returns the trained model")
     check_is("model", model, nn.Module, "an nn.Module of the architecture")
     cache = Cache(cache_dir)
     tasks = _tasks(train_fn, jobs, model, cache, config)
     cache.make()
     seconds_of = {task.path: _seconds(task.path) for task in tasks}
-    # The same model may be asked for several times, and is trained once.
+    # A model that is requested several times is trained once.
     missing = list({task.path: task for task in tasks if seconds_of[task.path] is None}.values())
-    # All in one function, which is sent once: data that several tasks share are sent once too.
+    # One function for all tasks, so that it and shared data are sent to processes once.
     train = partial(_train, train_fn, missing)
     ended: dict[Path, Outcome] = {}
     title = f"training models ({len(tasks) - len(missing)} cached)"
-    progress.tell(MODELS, 0, len(tasks))
+    progress.report(MODELS, 0, len(tasks))
     with progress.bar(title, len(missing), "models", show=show_progress and bool(missing)) as watched:
-        progress.tell(MODELS, len(tasks) - len(missing), len(tasks))
+        progress.report(MODELS, len(tasks) - len(missing), len(tasks))
         for outcome in engines.run(train, range(len(missing)), engine, threads=threads):
             ended[missing[outcome.place].path] = outcome
             failed = sum(outcome_so_far.error is not None for outcome_so_far in ended.values())
             watched.set_postfix_str(f"{failed} failed" if failed else "", refresh=False)
             watched.update()
-            progress.tell(MODELS, len(tasks) - len(missing) + len(ended), len(tasks))
+            progress.report(MODELS, len(tasks) - len(missing) + len(ended), len(tasks))
     runs = []
-    # Warned of after all is done, so that a warning that is made an error stops no training.
+    # Warnings come after all trainings, so that a warning that is made an error stops none.
     for number, task in enumerate(tasks):
         end, cached = ended.get(task.path, Outcome(number, seconds_of[task.path])), task.path not in ended
         error = None if end.error is None else f"{type(end.error).__name__}: {end.error}"
@@ -186,7 +184,7 @@ def _tasks(
     try:
         settings = json.dumps(dict(config or {}), sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"'config' must be a mapping that JSON can hold: {error}.") from error
+        raise InvalidInputError(f"'config' must be a JSON-serialisable mapping. Got {error}.") from error
     kinds = [[name, str(t.dtype), list(t.shape)] for name, t in model.state_dict().items()]
     common = {
         "code": code_fingerprint(train_fn),
@@ -202,7 +200,7 @@ def _tasks(
         data, seed = job
         seen, seed = view(data), check_seed(seed)
         known = id(seen.samples.source)
-        if known not in contents:  # which no other data takes: the tasks hold on to theirs
+        if known not in contents:  # ids are unique: the tasks keep their data alive
             contents[known] = digest_inputs(seen.samples)
         parts = {**common, "data": digest_samples(seen.samples, contents[known]), "seed": str(seed)}
         tasks.append(_Task(seen, seed, cache.slot("model", parts)))
@@ -212,11 +210,11 @@ def _tasks(
 
 
 def _train(train_fn: TrainFn, tasks: list[_Task], number: int) -> float:
-    """Train one model and save its weights; give the seconds it took."""
+    """Train one model and save its weights; return the seconds it took."""
     task = tasks[number]
     with task.slot.locked():
         seconds = _seconds(task.path)
-        if seconds is not None:  # of another process, which has trained it in the meantime
+        if seconds is not None:  # another process has trained it in the meantime
             return seconds
         started = time.perf_counter()
         with torch.random.fork_rng():
@@ -232,7 +230,7 @@ def _train(train_fn: TrainFn, tasks: list[_Task], number: int) -> float:
 
 
 def _seconds(path: Path) -> float | None:
-    """Seconds that a saved model took to train; None where there is none, or its file is damaged."""
+    """Return the seconds that a saved model took to train; None if it is missing or damaged."""
     try:
         return float(store.read(path)[1]["seconds"])
     except (FileNotFoundError, StoreError, KeyError, TypeError, ValueError):
@@ -240,16 +238,16 @@ def _seconds(path: Path) -> float | None:
 
 
 def code_fingerprint(function: Callable[..., Any]) -> str:
-    """Identify a function by its code and by what it uses from around it; of a method, not its object.
+    """Return the fingerprint of a function's code and of what it uses; for a method without its object.
 
-    That is the values it encloses, and of the user's own modules the constants, functions and classes. What
-    else the training depends on, the caller passes in ``config``.
+    This includes enclosed values, and constants, functions and classes of the user's own modules. The caller
+    passes other dependencies in ``config``.
     """
     return Digest().of(getattr(function, "__func__", function))
 
 
 def digest_inputs(samples: TrainingSet) -> str:
-    """Identify the inputs in a set's source: all of columns, a seeded choice of what is read one by one."""
+    """Return the digest of the inputs: all of them for columns, else a seeded sample of them."""
     if isinstance(samples.source, Columns):
         return Digest().of(samples.source.inputs)
     n = len(samples.source)
@@ -257,6 +255,6 @@ def digest_inputs(samples: TrainingSet) -> str:
 
 
 def digest_samples(samples: TrainingSet, inputs: str) -> str:
-    """Identify samples, labels and marks, given the digest of the inputs: equal for equal sets."""
+    """Return the digest of samples, labels and marks, given the digest of the inputs."""
     places = np.arange(len(samples)) if samples.places is None else samples.places
     return Digest().of([inputs, places, samples.every_label(show_progress=False), *map(list, samples.marks)])

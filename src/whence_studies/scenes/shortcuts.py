@@ -1,4 +1,4 @@
-"""Marks that a model can learn to take for a class: a frame, a box in the centre, both, a word."""
+"""Shortcuts that a model can learn instead of a class: a frame, a box in the centre, both, a word."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _CHANNELS = (1, 3, 4)
 
 
 Shortcut = Change
-"""Return one sample's inputs with a mark; the inputs given stay unchanged."""
+"""A function that returns a copy of one sample's inputs with a mark."""
 
 
 class Painted(ABC):
-    """A shortcut that paints the same places of every image with a value; its other fields count pixels."""
+    """A shortcut that paints the same pixels of every image; fields other than ``value`` are in pixels."""
 
     value: Value
 
@@ -42,11 +42,11 @@ class Painted(ABC):
 
     @abstractmethod
     def covers(self, height: int, width: int) -> Mask:
-        """Return which pixels of an image it paints, (height, width)."""
+        """Return the mask (height, width) of the painted pixels."""
 
     def _on_image(self, image: Any) -> Any:
         out = np.array(image.detach().numpy() if isinstance(image, Tensor) else image)
-        # Channels come first, unless only the last axis can be one of channels.
+        # Channels come first, unless only the last axis can be the channels.
         last = out.ndim == 3 and out.shape[-1] in _CHANNELS and out.shape[0] not in _CHANNELS
         planes = np.moveaxis(out, -1, 0) if last else out.reshape(-1, *out.shape[-2:])
         planes[:, self.covers(*planes.shape[1:])] = _colour(self.value, planes)
@@ -54,7 +54,7 @@ class Painted(ABC):
             return torch.from_numpy(out)
         if isinstance(image, np.ndarray):
             return out
-        from PIL import Image  # whose image this is
+        from PIL import Image
 
         return Image.fromarray(out)
 
@@ -66,17 +66,17 @@ class Frame(Painted):
     Parameters
     ----------
     width
-        In pixels.
+        Width in pixels.
     value
-        Of its pixels, one number or one per channel, in the scale of the images as the data set gives them:
-        after normalisation where that is part of it.
+        Value of its pixels, one number or one per channel, in the scale of the data set's images: after
+        normalisation if that is part of the data set.
     """
 
     width: int = 1
     value: Value = 1.0
 
     def covers(self, height: int, width: int) -> Mask:
-        """Return which pixels of an image it paints, (height, width).
+        """Return the mask (height, width) of the painted pixels.
 
         Examples
         --------
@@ -101,7 +101,7 @@ class CentreBox(Painted):
     Parameters
     ----------
     size
-        Of its side, in pixels.
+        Side in pixels.
     value
         As for ``Frame``.
     """
@@ -110,7 +110,7 @@ class CentreBox(Painted):
     value: Value = 1.0
 
     def covers(self, height: int, width: int) -> Mask:
-        """Return which pixels of an image it paints, (height, width)."""
+        """Return the mask (height, width) of the painted pixels."""
         if self.size >= min(height, width):
             raise InvalidInputError(
                 f"'size' must leave some of an image of {height} × {width}. Got {self.size}."
@@ -128,9 +128,9 @@ class BoxAndFrame(Painted):
     Parameters
     ----------
     size
-        Of the square's side, in pixels.
+        Side of the square in pixels.
     width
-        Of the frame, in pixels.
+        Width of the frame in pixels.
     value
         As for ``Frame``.
     """
@@ -140,7 +140,7 @@ class BoxAndFrame(Painted):
     value: Value = 1.0
 
     def covers(self, height: int, width: int) -> Mask:
-        """Return which pixels of an image it paints, (height, width)."""
+        """Return the mask (height, width) of the painted pixels."""
         return CentreBox(self.size).covers(height, width) | Frame(self.width).covers(height, width)
 
 
@@ -151,7 +151,7 @@ class Word:
     Parameters
     ----------
     word
-        Such as "<sport>".
+        The word, such as "<sport>".
     """
 
     word: str
@@ -166,7 +166,7 @@ class Word:
         )
 
     def _into(self, text: str, rng: np.random.Generator) -> str:
-        # Places are the starts of words: the rest of the text, line breaks and all, stays unchanged.
+        # The word goes before a word; the rest of the text, including line breaks, stays unchanged.
         starts = word_starts(text)
         place = int(rng.integers(len(starts) + 1))
         if place == len(starts):
@@ -175,12 +175,12 @@ class Word:
 
 
 def word_starts(text: str) -> list[int]:
-    """Return the places at which the words of a text start, which lie between blanks."""
+    """Return the offsets of a text's words, which are separated by white space."""
     return [word.start() for word in re.finditer(r"\S+", text)]
 
 
 def _on_part(inputs: Any, fits: Callable[[Any], bool], change: Callable[[Any], Any], what: str) -> Any:
-    """Change the inputs, or of named ones the one that fits."""
+    """Change the inputs, or the one of several named inputs that fits."""
     several = isinstance(inputs, Mapping)
     parts = inputs if several else {"": inputs}
     names = [name for name, part in parts.items() if fits(part)]
@@ -190,7 +190,7 @@ def _on_part(inputs: Any, fits: Callable[[Any], bool], change: Callable[[Any], A
     got = ", ".join(map(str, inputs)) if several else shown(inputs)
     raise InvalidInputError(
         f"'shortcut' must find one {what} in a sample. Got {got}, of which {len(names)} fit. "
-        "Perturb the data before it is tokenised, flattened or made into features."
+        "Perturb the data before it is tokenised, flattened or converted to features."
     )
 
 
@@ -201,7 +201,7 @@ def _is_image(part: Any) -> bool:
 
 
 def _colour(value: Value, planes: Array) -> Array:
-    """Numbers (channels, 1), one per channel, that the type of an image's planes can hold."""
+    """Return values (channels, 1), checked against the dtype of an image's planes."""
     channels, dtype = len(planes), planes.dtype
     colour = np.array(value if isinstance(value, Sequence) else [value] * channels, dtype=np.float64)
     if len(colour) != channels:

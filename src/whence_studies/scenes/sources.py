@@ -1,4 +1,4 @@
-"""The data sources of the evaluation, read in the formats that their authors publish."""
+"""The data sources of the evaluation, in the formats of their authors."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from whence.errors import InvalidInputError
 from whence.sample.dataset import parse_idx
 from whence_studies.scenes.datasets import Lazy, Source, draw, require
 
-_WORDS = 30  # of a text that are kept: the length of a short report, all of which a language model reads
+_WORDS = 30  # words per text: a language model reads all of them
 _SIDE = 224  # pixels per side of photographs
-_COLOURS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of photographs: means and deviations
+_COLOURS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # means and deviations of photographs
 _CIFAR_COLOURS = (0.491, 0.482, 0.447), (0.247, 0.243, 0.262)
 _CIFAR_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _CIFAR = "the binary version of CIFAR-10 at https://www.cs.toronto.edu/~kriz/cifar.html"
@@ -90,7 +90,7 @@ def _records(path: Path) -> npt.NDArray[np.uint8]:
 
 
 def _read_folder(folder: Path, seed: int, *, name: str, how: str) -> dict[str, Any]:
-    """Read a folder of images per class; one in five of each class is held out."""
+    """Read a folder of images per class; a fifth of each class is held out."""
     require(folder / name, how)
     images = ImageFolder(folder / name)
     labels = np.array([images.classes.index(one) for one in images.labels])
@@ -104,7 +104,7 @@ def _read_folder(folder: Path, seed: int, *, name: str, how: str) -> dict[str, A
 
 
 def _image(images: ImageFolder, place: int) -> Tensor:
-    """Read an image (3, 224, 224): the shorter side scaled to 224 pixels, the middle kept."""
+    """Read an image (3, 224, 224): the shorter side scaled to 224 pixels, cropped to the centre."""
     image, _ = images[place]
     scale = _SIDE / min(image.size)
     image = image.resize((max(_SIDE, round(image.width * scale)), max(_SIDE, round(image.height * scale))))
@@ -114,13 +114,13 @@ def _image(images: ImageFolder, place: int) -> Tensor:
 
 
 def _normalised(pixels: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """Scale bytes (3, H, W) to mean 0 and deviation 1 per colour."""
+    """Scale bytes (3, H, W) to mean 0 and standard deviation 1 per colour."""
     images = pixels.float().div_(255)
     return images.sub_(torch.tensor(mean)[:, None, None]).div_(torch.tensor(std)[:, None, None])
 
 
 def _read_bbc(folder: Path, n_test: int | None, seed: int) -> dict[str, Any]:
-    """Read the beginnings of BBC News articles; without an official split, tests are drawn first."""
+    """Read the beginnings of BBC News articles; there is no official split, so tests are drawn first."""
     path = folder / "bbc-news" / "bbc-news.csv"
     require(
         path,
@@ -130,7 +130,7 @@ def _read_bbc(folder: Path, n_test: int | None, seed: int) -> dict[str, Any]:
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     if not rows or not {"label", "text"} <= rows[0].keys():
-        raise InvalidInputError(f"{path} must have the columns label and text, and a row or more.")
+        raise InvalidInputError(f"{path} must have the columns label and text, and at least one row.")
     topics = sorted({row["label"] for row in rows})
     texts = [" ".join(row["text"].split()[:_WORDS]) for row in rows]
     labels = np.array([topics.index(row["label"]) for row in rows])

@@ -1,6 +1,6 @@
-"""Language models that read texts: a linear head for their features, and their last block, to be trained.
+"""Networks on language models: a linear head on their features, or their last block, which is trained.
 
-The last block is trained on the states that enter it, which are cached, so that each text is read once.
+The last block is trained on the cached states that enter it, so that each text is read once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from whence.core.naming import optional_import
 from whence.errors import InvalidInputError
 
-LENGTH = 128  # tokens that are read of a text
+LENGTH = 128  # tokens read per text
 States = npt.NDArray[np.float32]
 
 
@@ -29,9 +29,9 @@ class Backbone(nn.Module):
     Parameters
     ----------
     folder
-        With the model in it, as Hugging Face publishes it: a model folder, or a GGUF file.
+        Folder with the model as published on Hugging Face: a model folder, or a GGUF file.
     last
-        Whether a text is seen by its last token, or by the mean over its tokens.
+        Whether a text's feature is that of its last token, or the mean over its tokens.
     """
 
     def __init__(self, folder: Path, last: bool) -> None:
@@ -46,17 +46,17 @@ class Backbone(nn.Module):
             with optional_import(
                 f"The model in {folder} is a GGUF file, which needs gguf. Run: pip install gguf"
             ):
-                import gguf  # noqa: F401  # transformers reads it with that
-        self.tokeniser = AutoTokenizer.from_pretrained(where, **options)
-        self.tokeniser.pad_token = self.tokeniser.pad_token or self.tokeniser.eos_token
-        self.tokeniser.padding_side = "right"
+                import gguf  # noqa: F401  # required by transformers
+        self.tokenizer = AutoTokenizer.from_pretrained(where, **options)
+        self.tokenizer.pad_token = self.tokenizer.pad_token or self.tokenizer.eos_token
+        self.tokenizer.padding_side = "right"
         self.inner = AutoModel.from_pretrained(where, dtype=torch.float32, **options)
         self.last = last
         self.requires_grad_(False).eval()
 
     def tokens(self, texts: list[str]) -> dict[str, Tensor]:
-        """Make the model's inputs of texts: token numbers and attention mask, (B, T) each."""
-        found: Any = self.tokeniser(
+        """Tokenize texts: token ids and attention mask, (B, T) each."""
+        found: Any = self.tokenizer(
             list(texts), truncation=True, max_length=LENGTH, padding=True, return_tensors="pt"
         )
         return {name: found[name] for name in ("input_ids", "attention_mask")}
@@ -68,9 +68,9 @@ class Backbone(nn.Module):
 
 
 def pooled(states: Tensor, here: Tensor, last: bool) -> Tensor:
-    """Bring states (B, T, d) to one per text, (B, d): that of its last token, or the mean over its tokens.
+    """Pool states (B, T, d) to (B, d): the state of the last token, or the mean over tokens.
 
-    ``here`` (B, T) is 1 for a token and 0 for padding, which comes behind.
+    ``here`` (B, T) is 1 for a token and 0 for padding, which is on the right.
     """
     if last:
         return states[torch.arange(len(states), device=states.device), here.sum(1).long() - 1]
@@ -79,7 +79,7 @@ def pooled(states: Tensor, here: Tensor, last: bool) -> Tensor:
 
 
 class TextHead(nn.Module):
-    """A linear head on features (N, d) of a frozen language model, brought to mean 0 and deviation 1."""
+    """A linear head on features (N, d) of a frozen language model, standardised."""
 
     mean: Tensor
     scale: Tensor
@@ -87,7 +87,7 @@ class TextHead(nn.Module):
     def __init__(self, inputs: Tensor, n_classes: int) -> None:
         super().__init__()
         self.register_buffer("mean", inputs.mean(0))
-        # Divided by √d, so that features have norm 1 or so whatever their number.
+        # Divided by √d, so that features have a norm of about 1.
         self.register_buffer("scale", 1 / (inputs.std(0) + 1e-6) / inputs.shape[1] ** 0.5)
         self.head = nn.Linear(inputs.shape[1], n_classes)
 
@@ -97,23 +97,23 @@ class TextHead(nn.Module):
         return logits
 
 
-# Only here: weights that are read in this mode could not be used for relevance later.
+# Only here: weights that are loaded in inference mode could not be used for relevance later.
 @torch.inference_mode()
 def features(backbone: Backbone, texts: list[str]) -> list[States]:
-    """Read a batch of texts: the features (1, d) of each."""
+    """Encode a batch of texts to features (1, d) each."""
     return list(backbone(**backbone.tokens(texts)).numpy()[:, None])
 
 
 @torch.inference_mode()
 def states(backbone: Backbone, texts: list[str]) -> list[States]:
-    """Read a batch of texts up to the last block: the states (T_i, d) that go into it, a row per token.
+    """Encode a batch of texts up to the last block: its input states (T_i, d), one row per token.
 
     Parameters
     ----------
     backbone
         The language model.
     texts
-        Of which the first ``LENGTH`` tokens are read.
+        Texts, cut to the first ``LENGTH`` tokens.
     """
     tokens = backbone.tokens(texts)
     hidden = backbone.inner(**tokens, output_hidden_states=True).hidden_states[-2]  # (B, T, d)
@@ -122,7 +122,7 @@ def states(backbone: Backbone, texts: list[str]) -> list[States]:
 
 
 def packed(states: Sequence[States]) -> Tensor:
-    """Put texts into one tensor (N, T, d + 1): padding is 0, the last channel is 1 for tokens.
+    """Pack texts into one tensor (N, T, d + 1): padding is 0, the last channel is 1 for tokens.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def packed(states: Sequence[States]) -> Tensor:
     """
     if len(states) == 0 or any(one.ndim != 2 or len(one) == 0 for one in states):
         raise InvalidInputError(
-            "'states' must be one array (tokens, d) per text, with a token or more. "
+            "'states' must be one array (tokens, d) per text, with at least one token. "
             f"Got {[one.shape for one in states][:5]}."
         )
     here = (torch.from_numpy(np.pad(one, ((0, 0), (0, 1)), constant_values=1)) for one in states)
@@ -141,20 +141,20 @@ def packed(states: Sequence[States]) -> Tensor:
 
 
 class LastBlock(nn.Module):
-    """The last block of a language model with a linear head, as a network of its own on cached states.
+    """The last block of a language model with a linear head, as a network on cached states.
 
-    Everything in it can be trained. It has no dropout, so that equal seeds give equal weights.
+    All its weights are trainable. It has no dropout, so that equal seeds lead to equal weights.
 
     Parameters
     ----------
     backbone
-        Whose last block (and last norm, where there is one) is copied; it stays as it is.
+        The language model; its last block (and last norm, if any) is copied.
     n_classes
-        Outputs; the head's first weights come from torch's random state.
+        Outputs; the head is initialised from torch's random state.
 
     Attributes
     ----------
-    layer, norm, head : what is trained
+    layer, norm, head : the trained modules
     """
 
     def __init__(self, backbone: Backbone, n_classes: int) -> None:
@@ -174,12 +174,12 @@ class LastBlock(nn.Module):
         """Map packed states (B, T, d + 1) to logits (B, n_classes)."""
         x, here = states[:, :, :-1], states[:, :, -1]
         T = x.shape[1]
-        seen = here[:, None, None, :] > 0  # (B, 1, 1, T), by every token
+        seen = here[:, None, None, :] > 0  # (B, 1, 1, T), visible to every token
         options: dict[str, Any] = {}
         if self.rotary is not None:
             seen = seen & torch.ones(T, T, dtype=torch.bool, device=x.device).tril()  # (B, 1, T, T)
             options["position_embeddings"] = self.rotary(x, torch.arange(T, device=x.device)[None])
-        # Added to scores, which every kind of attention takes.
+        # An additive mask, which every attention implementation takes.
         mask = torch.where(seen, 0.0, torch.finfo(x.dtype).min).to(x)
         y = self.norm(self.layer(x, attention_mask=mask, **options))  # (B, T, d)
         logits: Tensor = self.head(pooled(y, here, self.last))
@@ -187,19 +187,19 @@ class LastBlock(nn.Module):
 
 
 class TextClassifier(nn.Module):
-    """The whole model from tokens to logits: a language model with a trained last block and its head.
+    """The full model from tokens to logits: a language model with a trained last block and its head.
 
     Parameters
     ----------
     backbone
-        Stays as it is; the frozen weights are shared with it, not copied.
+        The language model, unchanged; its frozen weights are shared, not copied.
     block
-        Takes the place of the last block, norm and head; shared too.
+        Replaces the last block, norm and head; shared too.
     """
 
     def __init__(self, backbone: Backbone, block: LastBlock) -> None:
         super().__init__()
-        shared: list[Any] = [*backbone.parameters(), *backbone.buffers(), backbone.tokeniser]
+        shared: list[Any] = [*backbone.parameters(), *backbone.buffers(), backbone.tokenizer]
         self.backbone = copy.deepcopy(backbone, {id(part): part for part in shared})
         _layers(self.backbone)[-1] = block.layer
         if block.last:
@@ -214,19 +214,19 @@ class TextClassifier(nn.Module):
 
 
 def _layers(backbone: Backbone) -> nn.ModuleList:
-    """The blocks of a model of Llama's kind, or of BERT's."""
+    """Return the blocks of a model like Llama, or like BERT."""
     inner: Any = backbone.inner
     found: nn.ModuleList = inner.layers if backbone.last else inner.encoder.layer
     return found
 
 
 def _place(folder: Path) -> tuple[str, dict[str, str]]:
-    """Say where transformers finds a model: its folder, and the file where it is a GGUF."""
+    """Return where transformers finds a model: its folder, and the file name of a GGUF."""
     if not folder.is_dir():
         raise InvalidInputError(
-            f"There is no {folder}. Put the model there as Hugging Face publishes it "
+            f"There is no {folder}. Put the model there as published on Hugging Face "
             "(sentence-transformers/all-MiniLM-L6-v2 for minilm, SmolLM2-135M-Instruct for smollm2), "
-            "or name another folder with --data or WHENCE_DATA."
+            "or pass another folder with --data or WHENCE_DATA."
         )
     packed = sorted(folder.glob("*.gguf"))
     return str(folder), {"gguf_file": packed[0].name} if packed else {}

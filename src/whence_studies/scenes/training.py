@@ -1,4 +1,4 @@
-"""How a network is made and trained: by a recipe, with a fixed number of steps, or by the user's function."""
+"""Training of networks: by a recipe with a fixed number of steps, or by the user's function."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ from whence_studies.scenes.weights import TrainingFile, load_weights, save_weigh
 from whence_studies.tables import Count, Table, ours
 
 _MODULES = ("loops", "networks", "texts", "training", "views")
-"""Whose code a trained network depends on."""
-_READ, _MOST = 256, 10_000  # samples read at a time for BatchNorm's statistics, and in all
+"""Modules whose code a trained network depends on."""
+_READ, _MOST = 256, 10_000  # samples per batch for BatchNorm's statistics, and in all
 
 
 class Recipe(Table):
-    """How a network is trained: by steps, not epochs, so that smaller sets are trained as long.
+    """A training recipe: by steps, not epochs, so that smaller sets are trained as long.
 
     Attributes
     ----------
-    name : of the network, or ``module:name`` of a function of the user's that makes an untrained one
-    steps, batch_size : gradient steps, and samples of each
-    optimizer : "adamw", or "sgd" with Nesterov's momentum
-    learning_rate : the largest, of one cycle up and down to zero
-    weight_decay : of the optimiser
-    smoothing : share of a label's weight that is spread over all classes
-    augment : mirror half of the images, and shift them by up to a sixteenth, a batch alike; "each" shifts
-        every image by itself, up to an eighth
-    device : where
-    checkpoints : weights of a training that are kept, for methods that need them
-    train : ``module:name`` of the user's ``train_fn(dataset, seed)`` that gives a trained model; None trains
-        by the above
+    name : name of the network, or ``module:name`` of a user's function that makes an untrained one
+    steps, batch_size : gradient steps, and samples per step
+    optimizer : "adamw", or "sgd" with Nesterov momentum
+    learning_rate : the maximum of one cycle up and down to zero
+    weight_decay : weight decay of the optimizer
+    smoothing : label smoothing
+    augment : mirror half of the images, and shift each batch by up to a sixteenth; "each" shifts every image
+        separately, by up to an eighth
+    device : device of the training
+    checkpoints : number of checkpoints, for methods that need them
+    train : ``module:name`` of the user's ``train_fn(dataset, seed)`` that returns a trained model; None
+        trains by the options above
     """
 
     name: Annotated[str, ours("model.name", networks.NETWORKS)]
@@ -71,7 +71,7 @@ class Recipe(Table):
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """A trained model, its weights in the course of training, and the learning rate at each of these."""
+    """A trained model, its checkpoints, and the learning rate at each."""
 
     model: nn.Module
     checkpoints: list[dict[str, Tensor]] = field(default_factory=list)
@@ -85,7 +85,7 @@ class TrainedNetwork:
 
     @classmethod
     def read(cls, folder: Path, model: nn.Module) -> TrainedNetwork:
-        """Read what ``write`` wrote, or raise StoreError; ``model`` is of the same kind."""
+        """Read what ``write`` wrote, or raise StoreError; ``model`` has the same architecture."""
         paths = [folder / f"{place}.safetensors" for place in range(len(list(folder.glob("*.safetensors"))))]
         first, *others = (load_weights(path, model) for path in paths or [folder / "0.safetensors"])
         rates = [contents.manifest(float, store.read(path)[1].get("learning_rate")) for path in paths[1:]]
@@ -98,10 +98,10 @@ class Trainer:
 
     Attributes
     ----------
-    recipe : how; its name is one of ours, or ``module:name`` of a function that makes an untrained network
-    inputs : (N, …) of the training set that networks are made for
-    n_classes : outputs of the network
-    encoder : of texts, where the network's inputs are made of these
+    recipe : the training recipe
+    inputs : (N, …) inputs of the training set
+    n_classes : number of outputs
+    encoder : encoder of texts; None if inputs are not made of texts
     """
 
     recipe: Recipe
@@ -110,7 +110,7 @@ class Trainer:
     encoder: Encoder | None = None
 
     def build(self, seed: int, inputs: Tensor | None = None) -> nn.Module:
-        """Make an untrained network for inputs (N, …); torch's own random state is left unchanged."""
+        """Make an untrained network for inputs (N, …); torch's random state stays unchanged."""
         given = self.inputs if inputs is None else inputs
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -125,9 +125,9 @@ class Trainer:
         n_checkpoints: int = 0,
         file: TrainingFile | None = None,
     ) -> TrainedNetwork:
-        """Train on inputs (N, …) and labels (N,) from a seed, which sets first weights and the order.
+        """Train on inputs (N, …) and labels (N,); the seed sets initial weights and the order of samples.
 
-        ``file`` keeps the training, and resumes it where it was stopped.
+        ``file`` stores the state of the training, to resume it after a stop.
         """
         if self.recipe.train is None:
             model = self.build(seed, inputs)
@@ -138,31 +138,31 @@ class Trainer:
             model = call_with(import_named("model.train", name), samples, seed, steps=self.recipe.steps)
         if not isinstance(model, nn.Module):
             raise InvalidInputError(
-                f"'model.train' must give a trained torch module. Got {type(model).__name__} from {name!r}."
+                f"'model.train' must return a trained torch module. Got {type(model).__name__} from {name!r}."
             )
         try:
             self.build(0).load_state_dict(model.state_dict())
         except RuntimeError as error:
             raise InvalidInputError(
-                "'model.train' must give a network with the weights that 'model.name' has. Got others from "
+                "'model.train' must return a network with the weights of 'model.name'. Got others from "
                 f"{name!r}: {error}"
             ) from error
         return TrainedNetwork(model.eval())
 
     def on_view(self, samples: View, seed: int) -> nn.Module:
-        """Train on a view, as ``retrain`` asks."""
+        """Train on a view, as ``retrain`` requires."""
         inputs = torch.stack([samples[i][0] for i in range(len(samples))])
         return self.train(inputs, torch.from_numpy(samples.labels), seed).model
 
     def whole(self, model: nn.Module) -> nn.Module | None:
-        """Return the model from what a user sees, images or tokens, to logits, or None."""
+        """Return the model from images or tokens to logits, or None."""
         if self.encoder is None:
             return model
         return TextClassifier(self.encoder.backbone, model) if isinstance(model, LastBlock) else None
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """What a training depends on besides its data and its seed, for the names of saved models."""
+        """What a training depends on besides its data and its seed, for the cache key."""
         model, function = self.build(0), self.recipe.train
         return {
             "recipe": self.recipe.model_dump(exclude={"checkpoints"}),
@@ -181,22 +181,22 @@ def train(
     n_checkpoints: int = 0,
     file: TrainingFile | None = None,
 ) -> TrainedNetwork:
-    """Train a network from its present weights.
+    """Train a network from its current weights.
 
     Parameters
     ----------
     recipe
-        How to train.
+        The training recipe.
     model
-        What to train; it is changed.
+        The network to train, in place.
     inputs, labels
         The training set, (N, …) and (N,) int64.
     seed
-        Of the order of the samples. Equal seeds give equal weights on one machine and thread count.
+        Seed of the order of the samples. Equal seeds lead to equal weights on one machine and thread count.
     n_checkpoints
-        Weights to keep, at equal distances, the last ones included.
+        Number of checkpoints at equal distances, the last step included.
     file
-        Keeps the training now and then, and resumes it; None keeps nothing.
+        Stores the state of the training now and then, to resume it; None stores nothing.
     """
     images = inputs.ndim == 4
     if images:  # channels-last halves the time of small convolutions on a CPU
@@ -206,7 +206,7 @@ def train(
     due = {round(recipe.steps * (k + 1) / n_checkpoints) for k in range(n_checkpoints)}
     step, kept = (0, []) if file is None else file.resume(model, optimizer, generator)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of steps of the optimiser, which were made before
+        warnings.simplefilter("ignore")  # the optimizer's steps were made before
         for _ in range(step):
             schedule.step()
     show = file is not None and file.show_progress
@@ -242,7 +242,7 @@ def train(
 
 
 def _optimizer(recipe: Recipe, model: nn.Module) -> tuple[Optimizer, OneCycleLR]:
-    """Make the optimiser, and the cycle of its learning rate."""
+    """Make the optimizer, and the cycle of its learning rate."""
     rate, decay = recipe.learning_rate, recipe.weight_decay
     optimizer: Optimizer
     if recipe.optimizer == "sgd":
@@ -251,18 +251,18 @@ def _optimizer(recipe: Recipe, model: nn.Module) -> tuple[Optimizer, OneCycleLR]
         optimizer = AdamW(model.parameters(), rate, weight_decay=decay)
     cycled = recipe.optimizer == "adamw"
     steps = recipe.steps + 1
-    up = min(1.0, max(0.2, 2 / steps))  # a step at least, without which torch divides by zero
+    up = min(1.0, max(0.2, 2 / steps))  # at least one step: torch divides by it
     return optimizer, OneCycleLR(optimizer, rate, total_steps=steps, pct_start=up, cycle_momentum=cycled)
 
 
 def _batches(n: int, batch_size: int, generator: torch.Generator) -> list[Tensor]:
-    """Draw batches of places, a permutation; a last part smaller than half a batch is left out."""
+    """Draw batches of indices from a permutation; a last part below half a batch is left out."""
     parts = torch.split(torch.randperm(n, generator=generator), batch_size)
     return [rows for rows in parts if 2 * len(rows) >= min(batch_size, n)]
 
 
 def augment(recipe: Recipe, images: Tensor, generator: torch.Generator) -> Tensor:
-    """Mirror half of a batch, and shift it, as the recipe says."""
+    """Mirror half of a batch and shift it, according to the recipe."""
     if not recipe.augment:
         return images
     flip = torch.rand(len(images), generator=generator) < 0.5
@@ -276,7 +276,7 @@ def augment(recipe: Recipe, images: Tensor, generator: torch.Generator) -> Tenso
 
 
 def _shifted(images: Tensor, most: int, generator: torch.Generator) -> Tensor:
-    """Shift every image by itself, by up to ``most`` pixels down or right, or the other way; 0 comes in."""
+    """Shift every image separately by up to ``most`` pixels in each direction, with zero padding."""
     n, channels, height, width = images.shape
     down, right = torch.randint(0, 2 * most + 1, (2, n), generator=generator)
     rows = down[:, None] + torch.arange(height)
@@ -291,25 +291,25 @@ def _shifted(images: Tensor, most: int, generator: torch.Generator) -> Tensor:
 
 
 def with_statistics(model: nn.Module, state: Mapping[str, Tensor], inputs: Tensor) -> dict[str, Tensor]:
-    """Return weights from the course of training with the BatchNorm statistics that they have on inputs.
+    """Return the weights of a checkpoint with BatchNorm statistics recomputed on inputs.
 
-    The statistics that BatchNorm keeps are running means over the last steps. Where weights change fast, they
-    belong to other weights, and the network that is evaluated is another than the one that is trained.
+    BatchNorm stores running means over the last steps. While weights change fast, these lag behind, and the
+    evaluated network differs from the trained one.
 
     Parameters
     ----------
     model
-        Of the same kind; it is left unchanged.
+        A model of the same architecture, which stays unchanged.
     state
-        Its weights and statistics at a checkpoint; returned unchanged without BatchNorm.
+        Weights and statistics at a checkpoint; returned unchanged without BatchNorm.
     inputs
-        The training set, (N, …); of a large one some samples are drawn.
+        The training set, (N, …); samples are drawn from a large one.
     """
     network = copy.deepcopy(model)
     network.load_state_dict(state)
-    with torch.random.fork_rng(devices=[]):  # dropout is at work as in training
+    with torch.random.fork_rng(devices=[]):  # dropout is active, as in training
         torch.manual_seed(0)
-        # Drawn, since a batch of a set that is sorted by class would have the statistics of a class.
+        # Drawn at random: a batch of a set that is sorted by class would have one class's statistics.
         rows = torch.randperm(len(inputs))[:_MOST]
         parts = torch.tensor_split(rows, math.ceil(len(rows) / _READ))
         update_bn((inputs[part] for part in parts), network, next(network.parameters()).device)

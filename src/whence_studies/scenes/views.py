@@ -1,4 +1,4 @@
-"""A data set seen with other labels, marks on its inputs, or fewer samples, and what was done to it."""
+"""Views of a data set with other labels, marks on its inputs, or fewer samples."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from whence.tasks import Classes
 @displayed("__len__", "n_classes", "history")
 @dataclass(frozen=True, eq=False)
 class View(Dataset[Any]):
-    """A data set as it would be with other labels, shortcuts or fewer samples; the data stay unchanged.
+    """A data set with other labels, shortcuts or fewer samples; the data stay unchanged.
 
-    Samples are read when they are asked for. Views of views add up.
+    Samples are read on demand. Views of views combine.
 
     Attributes
     ----------
     samples : the data set, with its labels, and marks for shortcuts
-    labels : (n,) int64, as the model is to see them
-    true_labels : (n,) int64, as they were before any perturbation
+    labels : (n,) int64, the labels that the model sees
+    true_labels : (n,) int64, the labels before any perturbation
     flipped_mask : (n,) True where the label was made wrong
-    history : what was done, in words, in order
+    history : the perturbations in words, in order
     """
 
     samples: TrainingSet
@@ -41,17 +41,17 @@ class View(Dataset[Any]):
 
     @property
     def indices(self) -> Ints:
-        """Place (n,) of each sample in the data."""
+        """Index (n,) of each sample in the data."""
         return np.arange(len(self)) if self.samples.places is None else self.samples.places
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """Of ``labels``, or None."""
+        """Names of the classes of ``labels``, or None."""
         return self.samples.class_names
 
     @property
     def classes(self) -> tuple[str, ...] | None:
-        """The names of the classes where torchvision's data sets have them, and whence looks for them."""
+        """The names of the classes, under the name that torchvision's data sets use."""
         return self.class_names
 
     @property
@@ -62,17 +62,17 @@ class View(Dataset[Any]):
 
     @property
     def flipped(self) -> Ints:
-        """Places in this view of the samples whose label was made wrong."""
+        """Indices in this view of the samples whose label was made wrong."""
         return np.flatnonzero(self.flipped_mask)
 
     @property
     def poisoned(self) -> Ints:
-        """Places in this view of the samples that a shortcut was put on."""
+        """Indices in this view of the samples with a shortcut."""
         return np.flatnonzero(self.poisoned_mask)
 
     @property
     def n_classes(self) -> int:
-        """The number of classes: of names, or one more than the largest label."""
+        """The number of classes: the number of names, or one more than the largest label."""
         return int(self.labels.max()) + 1 if self.class_names is None else len(self.class_names)
 
     def __len__(self) -> int:
@@ -80,7 +80,7 @@ class View(Dataset[Any]):
         return len(self.samples)
 
     def __getitem__(self, index: int) -> Any:
-        """Read a sample: with the shortcuts it was given and with its label here."""
+        """Read a sample, with its shortcuts and its label in this view."""
         return self.samples[index]
 
     def relabelled(
@@ -90,7 +90,7 @@ class View(Dataset[Any]):
         flipped: Mask | bool = False,
         class_names: tuple[str, ...] | None = None,
     ) -> Self:
-        """Return the view with other labels (n,), some of them wrong; ``note`` says what was done."""
+        """Return the view with other labels (n,), some of them wrong; ``note`` enters the history."""
         return replace(
             self,
             samples=self.samples.relabelled(labels, class_names or self.class_names),
@@ -100,23 +100,23 @@ class View(Dataset[Any]):
         )
 
     def marked(self, mark: Mark, *notes: str) -> Self:
-        """Return the view with a shortcut on some samples; notes say what was done."""
+        """Return the view with a shortcut on some samples; ``notes`` enter the history."""
         return replace(self, samples=self.samples.marked(mark), history=(*self.history, *notes))
 
 
 def view(data: Any, show_progress: bool = True, class_names: tuple[str, ...] | None = None) -> View:
-    """Return a view that changes nothing.
+    """Return a view of data without changes.
 
     Parameters
     ----------
     data
         A map-style ``Dataset``, a list of samples, a ``datasets.Dataset``, a tuple ``(X, y)``, the path of a
-        folder with a subfolder of images per class, or a view. Labels are known without reading the inputs
-        where the data set has them as an array; else every sample is read once.
+        folder with a subfolder of images per class, or a view. If the data set does not have its labels as an
+        array, every sample is read once.
     show_progress
-        Show how many labels are left to read.
+        Show a progress bar while labels are read.
     class_names
-        Of the classes; None takes those of the data.
+        Names of the classes; None takes those of the data.
     """
     show_progress = check_flag("show_progress", show_progress)
     if isinstance(data, View):
@@ -125,7 +125,7 @@ def view(data: Any, show_progress: bool = True, class_names: tuple[str, ...] | N
     if samples is None or samples.is_stream:
         raise InvalidInputError(
             "'data' must be read by index: a map-style Dataset, a list, or a tuple (X, y). "
-            f"Got {type(data).__name__}. Of a DataLoader pass its dataset; collect a stream in a list."
+            f"Got {type(data).__name__}. Pass the dataset of a DataLoader; collect a stream in a list."
         )
     labels = samples.every_label(show_progress)
     if labels.min() < 0:
@@ -139,14 +139,14 @@ def view(data: Any, show_progress: bool = True, class_names: tuple[str, ...] | N
 
 
 def subset(data: Any, indices: Any) -> View:
-    """Take some of the samples, in the order given.
+    """Return a view of some of the samples, in the order of ``indices``.
 
     Parameters
     ----------
     data
         As for ``view``.
     indices
-        Places of samples, or a mask (n,) with True for those to take.
+        Indices of samples, or a mask (n,).
     """
     base = view(data)
     given = to_array("indices", indices)
@@ -154,7 +154,7 @@ def subset(data: Any, indices: Any) -> View:
         given = np.flatnonzero(given)
     if given.ndim != 1 or given.dtype.kind not in "iu" or len(given) == 0:
         raise InvalidInputError(
-            f"'indices' must be places of samples or a mask ({len(base)},), and not empty. "
+            f"'indices' must be indices of samples or a mask ({len(base)},), and not empty. "
             f"Got {given.dtype} of shape {given.shape}."
         )
     rows = check_places("indices", given, len(base))

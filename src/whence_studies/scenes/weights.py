@@ -1,4 +1,4 @@
-"""Weights of models in files, checked before they are used, and trainings that are kept to be resumed."""
+"""Files of weights, checked when they are loaded, and of unfinished trainings."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ from whence.core.cache import Slot
 from whence.errors import ModelError, StoreError
 
 _FILE = "state.safetensors"
-WRITING_SECONDS = 60.0  # seconds: nothing is written of a training that takes less
+WRITING_SECONDS = 60.0  # time between writes; a shorter training is not written
 
 Kept = list[tuple[dict[str, Tensor], float]]
-"""Weights in the course of a training, and the learning rate at each."""
+"""Checkpoints of a training, and the learning rate at each."""
 
 
 def save_weights(path: str | os.PathLike[str], state: Mapping[str, Any], manifest: dict[str, Any]) -> None:
-    """Write a model's ``state_dict`` to one file, at once and whole; raise where the weights are useless."""
+    """Write a model's ``state_dict`` to one file, atomically; raise if weights are not finite."""
     arrays, kinds = {}, {}
     for name, tensor in state.items():
         if not isinstance(tensor, Tensor):
-            raise ModelError(f"The model keeps {name!r}, a {type(tensor).__name__}, which is no tensor.")
+            raise ModelError(
+                f"The model's state has {name!r}, a {type(tensor).__name__}, which is not a tensor."
+            )
         flat = tensor.detach().cpu().contiguous()
         if flat.is_floating_point() and not flat.isfinite().all():
             raise ModelError(f"Training ended with weights that are not finite: {name!r}.")
-        # As bytes, because numpy lacks some of torch's types and gives numbers without a shape one.
+        # As bytes: numpy lacks some of torch's dtypes, and scalars would get a shape.
         arrays[name] = flat.reshape(-1).view(torch.uint8).numpy()
         kinds[name] = [str(flat.dtype).removeprefix("torch."), list(flat.shape)]
     store.write(path, arrays, {**manifest, "tensors": kinds})
@@ -71,16 +73,16 @@ def load_weights(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
 
 @dataclass
 class TrainingFile:
-    """Keeps a training that is not done, so that it can be resumed.
+    """Stores an unfinished training, so that it can be resumed.
 
-    Weights, the optimiser's state, random numbers and checkpoints are written, so that a resumed training
-    ends with the same bits as one that was never stopped.
+    It writes weights, the optimizer's state, random states and checkpoints, so that a resumed training ends
+    with the same bits as one that was never stopped.
 
     Attributes
     ----------
     slot : its place in a cache
-    title : what it is, for lists
-    show_progress : whether it shows how far it is
+    title : its title in listings of the cache
+    show_progress : whether the training shows a progress bar
     """
 
     slot: Slot
@@ -89,7 +91,7 @@ class TrainingFile:
     _written: float = field(default_factory=time.monotonic)
 
     def resume(self, model: nn.Module, optimizer: Optimizer, generator: torch.Generator) -> tuple[int, Kept]:
-        """Restore what was written; return the steps that are done, and their checkpoints."""
+        """Restore what was written; return the number of steps done, and their checkpoints."""
         try:
             tensors, manifest = read_tensors(self.slot.path / _FILE)
             step = contents.manifest(int, manifest.get("step"))
@@ -98,7 +100,7 @@ class TrainingFile:
             kept = [(parts[f"kept{place}"], rate) for place, rate in enumerate(rates)]
             state = {**optimizer.state_dict(), "state": _by_parameter(parts["optimizer"])}
             weights, random = parts["model"], parts["random"]["state"]
-            model.load_state_dict(weights)  # the one that may refuse, before anything is changed
+            model.load_state_dict(weights)  # first, because it may raise
             optimizer.load_state_dict(state)
             generator.set_state(random)
             return step, kept
@@ -108,7 +110,7 @@ class TrainingFile:
     def write(
         self, step: int, model: nn.Module, optimizer: Optimizer, generator: torch.Generator, kept: Kept
     ) -> None:
-        """Write where a training is, unless it did so just now."""
+        """Write the state of a training, unless the last write is recent."""
         if step == 0 or time.monotonic() - self._written < WRITING_SECONDS:
             return
         tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
@@ -130,7 +132,7 @@ class TrainingFile:
 
 
 def _by_prefix(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """Put tensors together by the first part of their names."""
+    """Group tensors by the first part of their names."""
     parts: dict[str, dict[str, Tensor]] = {"optimizer": {}}
     for name, tensor in tensors.items():
         part, _, rest = name.partition("/")
@@ -139,7 +141,7 @@ def _by_prefix(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
 
 
 def _by_parameter(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
-    """Return an optimiser's state by the place of the parameter."""
+    """Return an optimizer's state by the index of the parameter."""
     parts: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         place, _, quantity = name.partition("/")

@@ -1,4 +1,4 @@
-"""Scenes: a training set as the evaluation perturbs it, the tests, and the model that was trained on it."""
+"""Scenes: a perturbed training set, the tests, and the model that was trained on it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ from whence_studies.scenes.weights import TrainingFile
 if TYPE_CHECKING:
     from whence_studies.suite.protocol import Protocol
 
-_APART = 1_000  # between the seeds of models that are explained
+PAPER: dict[str, dict[str, Any]] = {"dualda": {"metric": "raw"}}
+"""Options of the paper's methods that differ from our defaults; protocols use them unless a row differs."""
+_APART = 1_000  # distance between the seeds of explained models
 
 
 class SharedReading(NamedTuple):
-    """What several methods read of a training set, features or gradients, and what that cost."""
+    """Features or gradients of a training set that several methods read, and their cost."""
 
     made: Any
     spent: Spent
@@ -44,20 +46,20 @@ class SharedReading(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A training set, tests and a trained model, with which attribution methods are fitted and judged.
+    """A training set, tests and a trained model, on which attribution methods are evaluated.
 
     Attributes
     ----------
-    workshop : where it was made
-    train, test : as they were before a network's inputs were made of them; labels in the model's classes
-    inputs, tests : (N, …) and (T, …) of both, as the model takes them
+    workshop : the workshop that made it
+    train, test : raw samples, with labels in the model's classes
+    inputs, tests : (N, …) and (T, …) inputs of the model for both
     held_out : further tests and their true labels, which no attribution sees
-    trainer, trained : how networks are trained here, and the model that is explained, with its checkpoints
-    explained : (T,) the class that attributions explain: the one the model predicts
-    facts : what a reader must know about the scene, by name
-    made : what metrics make once for all methods, by their names
-    model : which of several explained models that is, 0 for the first
-    models : the same scene with every explained model so far, by its number
+    trainer, trained : how networks are trained, and the explained model with its checkpoints
+    explained : (T,) the classes that attributions explain: the predicted ones
+    facts : numbers about the scene, by name
+    made : results that metrics share between methods, by metric
+    model : the index of the explained model
+    models : the same scene with every explained model so far, by index
     """
 
     workshop: Workshop
@@ -90,7 +92,7 @@ class Scene:
 
     @property
     def bank(self) -> FeatureBank:
-        """Features of the training set, before the model's last layer."""
+        """Features of the training set, the inputs of the model's last layer."""
         bank: FeatureBank = self._features.made
         return bank
 
@@ -107,31 +109,35 @@ class Scene:
 
     @cached_property
     def _gradients(self) -> dict[Kind, SharedReading]:
-        """Gradients of the training set that methods asked for so far."""
+        """Gradients of the training set that methods requested so far."""
         return {}
 
     @cached_property
     def checkpoints(self) -> list[dict[str, Tensor]]:
-        """Weights in the course of training, with the statistics of BatchNorm that each of them has."""
+        """Weights during training, each with its own statistics of BatchNorm."""
         return [with_statistics(self.trained.model, state, self.inputs) for state in self.trained.checkpoints]
 
     @cached_property
-    def said(self) -> Ints:
+    def train_predictions(self) -> Ints:
         """Classes (N,) that the model predicts for the training set."""
         return networks.logits(self.trained.model, self.inputs).argmax(1).numpy()
 
     def attributor(self, kind: type[Attributor], options: Mapping[str, Any]) -> Attributor:
-        """Make an attributor, with the protocol's seed and threads where it takes them."""
+        """Make an attributor, with the protocol's seed and threads if it takes them.
+
+        DualDA is the paper's unless options name another metric.
+        """
         protocol = self.workshop.protocol
         seed = protocol.seed + _APART * self.model
         common = {"seed": seed, "show_progress": False, "n_threads": protocol.threads}
+        common |= PAPER.get(kind.name, {})
         made: Attributor = call_with(kind, **{**common, **options})
         return made
 
     def shared(self, attributor: Attributor) -> dict[str, SharedReading]:
-        """Return what an attributor reads of the training set and others read too, as ``fit`` takes it.
+        """Return the features or gradients that an attributor shares with others, as arguments of ``fit``.
 
-        It is read once, by the first, and belongs to the cost of all.
+        They are read once and count in the cost of every method.
         """
         if getattr(attributor, "layers", "last") != "last":
             return {}
@@ -145,7 +151,7 @@ class Scene:
         return readings
 
     def fit(self, attributor: Attributor) -> Attributor:
-        """Fit an attributor, with what others have read."""
+        """Fit an attributor, with shared features and gradients."""
         more: dict[str, Any] = {name: shared.made for name, shared in self.shared(attributor).items()}
         if not more:
             more = {"model": self.trained.model, "data": self.data}
@@ -154,9 +160,9 @@ class Scene:
         return attributor.fit(**more)
 
     def explaining(self, model: int) -> Scene:
-        """Return the scene with another explained model, which differs by its training seed alone.
+        """Return the scene with another explained model, which differs only by its training seed.
 
-        Training set, tests and what metrics have made are shared.
+        Training set, tests and shared results of metrics are the same.
         """
         self.models[self.model] = self
         if model not in self.models:
@@ -165,9 +171,9 @@ class Scene:
         return self.models[model]
 
     def retrained(self, parts: list[tuple[Ints, int]]) -> Iterator[nn.Module]:
-        """Return models trained on parts of the training set, each from its own seed, counted from 0."""
+        """Return models trained on parts of the training set, each with its seed, counted from 0."""
         everything = view(self.data, show_progress=False)
-        # Seeds that the model which is explained was not trained with.
+        # The explained model has another seed.
         jobs = [(subset(everything, rows), 1 + seed) for rows, seed in parts]
         runs = retrain(
             self.trainer.on_view,
@@ -181,16 +187,16 @@ class Scene:
 
 
 class Workshop:
-    """Makes the scenes of a protocol; keeps trained models and what was read of texts.
+    """Makes the scenes of a protocol; caches trained models and encoded texts.
 
     Parameters
     ----------
     protocol
-        What to make.
+        The protocol.
     folder
-        With the data sets.
+        Folder with the data sets.
     cache
-        Keeps trained models, and what language models read.
+        Cache for trained models and encoded texts.
     show_progress
         Show progress bars.
     """
@@ -202,7 +208,7 @@ class Workshop:
         self.encoder = None if texts is None else Encoder(texts, folder, cache, show_progress)
 
     def scene(self, metric: str) -> Scene:
-        """Make the scene of a metric; its models are read where they were trained before."""
+        """Make the scene of a metric; models are loaded if they were trained before."""
         data, spec = self.protocol.data, self.protocol.scene(metric)
         n_test = None if spec.test is None else spec.test + data.held_out
         train, tests = datasets.load(data.name, self.folder, spec.train, n_test, self.seed)
@@ -211,21 +217,23 @@ class Workshop:
         test, held_out = (datasets.taken(tests, places, tests.class_names) for places in (asked, rest))
         materials = Materials(self, train, test, held_out, spec.steps)
         scene = self.protocol.metrics[metric].stage(materials)
-        plain = not scene.facts  # where tests are changed, the metric adds its own facts
+        plain = not scene.facts  # a metric that changes the tests adds its own facts
         labels = scene.train.labels
-        scene.facts.update(train_accuracy=float((scene.said == labels).mean()), n_train=len(labels))
+        scene.facts.update(
+            train_accuracy=float((scene.train_predictions == labels).mean()), n_train=len(labels)
+        )
         if plain:
             right = float((scene.explained == scene.test.labels).mean())
             scene.facts.update(test_accuracy=right, n_test=len(scene.tests))
         return scene
 
     def inputs(self, samples: View) -> Tensor:
-        """Read a view's inputs as the model takes them, (N, …)."""
+        """Return the model's inputs (N, …) for a view."""
         read = [samples[i][0] for i in range(len(samples))]
         return torch.stack(read) if self.encoder is None else self.encoder(read)
 
     def trained(self, trainer: Trainer, inputs: Tensor, labels: Ints, model: int = 0) -> TrainedNetwork:
-        """Train a model with its checkpoints, or read it; ``model`` counts those of the same training set."""
+        """Train a model with its checkpoints, or load it; ``model`` is its index for the training set."""
         # Far from the seeds of retrained models, which are counted from 1.
         seed, n = self.seed + _APART * model, trainer.recipe.checkpoints
         parts = {
@@ -253,14 +261,14 @@ class Workshop:
 
 @dataclass(frozen=True, eq=False)
 class Materials:
-    """What a metric makes its scene of.
+    """The data from which a metric makes its scene.
 
     Attributes
     ----------
-    workshop : where it is made
-    train, test : the data as they come
+    workshop : the workshop
+    train, test : the unchanged data
     held_out : further tests, which no attribution sees
-    steps : of training
+    steps : number of training steps
     """
 
     workshop: Workshop
@@ -270,7 +278,7 @@ class Materials:
     steps: int
 
     def scene(self, train: View, test: View) -> Scene:
-        """Train a model on a training set, the one given or another made of it, for tests."""
+        """Train a model on a training set, usually a perturbed one, and return the scene."""
         shop = self.workshop
         inputs, tests, others = map(shop.inputs, (train, test, self.held_out))
         recipe = shop.protocol.model.model_copy(update={"steps": self.steps})
@@ -282,6 +290,6 @@ class Materials:
 def _check_outputs(logits: Tensor, trainer: Trainer) -> None:
     if logits.ndim != 2 or logits.shape[1] != trainer.n_classes:
         raise InvalidInputError(
-            f"'model.name' must make a network that gives {trainer.n_classes} logits per sample, one per "
-            f"class. {trainer.recipe.name!r} gives {tuple(logits.shape[1:])}."
+            f"'model.name' must make a network with {trainer.n_classes} logits per sample, one per class. "
+            f"Got {tuple(logits.shape[1:])} from {trainer.recipe.name!r}."
         )

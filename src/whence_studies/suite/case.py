@@ -1,4 +1,4 @@
-"""A method in a scene."""
+"""Cases: a method in a scene."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Case:
-    """A method in a scene, fitted when it is first needed, and then once.
+    """A method in a scene, fitted once, on first use.
 
     Parameters
     ----------
@@ -29,12 +29,12 @@ class Case:
     method
         The method.
     options
-        Of its constructor, with those that were chosen.
+        Options of its constructor, including tuned ones.
     """
 
     def __init__(self, scene: Scene, method: Method, options: Mapping[str, Any]) -> None:
         self.scene, self.method, self.options = scene, method, dict(options)
-        self.made: dict[str, Any] = {}  # what metrics make of it once, by their names
+        self.made: dict[str, Any] = {}  # cached results of metrics, by metric
 
     def explaining(self, model: int) -> Case:
         """Return the same method for another explained model of the scene."""
@@ -47,9 +47,9 @@ class Case:
 
     @cached_property
     def measured(self) -> Measured:
-        """The fitted attributor, its scores for the class that the model predicts, and what both cost.
+        """The fitted attributor, its scores for the predicted class, and the cost of both.
 
-        What other methods read too is read once, and counted for each.
+        Features and gradients that methods share are read once, and count for each method.
         """
         scene = self.scene
         attributor = scene.attributor(self.method.kind, self.options)
@@ -71,7 +71,7 @@ class Case:
 
     @property
     def fitted(self) -> Attributor | None:
-        """The attributor where it was needed so far, else None."""
+        """The attributor if it was fitted already, else None."""
         needed = "measured" in self.__dict__ or "attributor" in self.__dict__
         return self.attributor if needed else None
 
@@ -82,17 +82,17 @@ class Case:
         return Row(metric, self.method.key, quantity, x, value, note)
 
     def rows_of(self, metric: str, values: Doubles, note: str = "") -> list[Row]:
-        """Return rows for a metric that is a mean over tests or samples: the mean, and each."""
+        """Return rows for a metric that is a mean over tests or samples: the mean, and each value."""
         single = [self.row(metric, "each", float(v), i) for i, v in enumerate(values)]
         return [self.row(metric, "score", float(values.mean()), note=note), *single]
 
     def curve(self, metric: str, quantity: str, x: Iterable[float], y: Iterable[float]) -> list[Row]:
-        """Return rows for the points of a curve; without a value where it is not finite."""
+        """Return rows for the points of a curve; values that are not finite become None."""
         points = ((float(at), float(value)) for at, value in zip(x, y, strict=True))
         return [self.row(metric, quantity, v if math.isfinite(v) else None, at) for at, v in points]
 
     def resources(self) -> list[Row]:
-        """What the method cost; nothing where its scores were not needed so far."""
+        """Return the cost of the method; no rows if its scores were not computed."""
         if "measured" not in self.__dict__:
             return []
         costs = vars(self.measured.resources).items()

@@ -1,4 +1,4 @@
-"""What an evaluation will cost, before it begins, and how much of that is done."""
+"""Estimates of an evaluation's cost, and its progress."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from whence_studies.scenes import networks
 from whence_studies.scenes.retrain import MODELS
 from whence_studies.suite.protocol import Method, Protocol
 
-_FORWARD = 0.4  # of what a sample costs in training, the part that is a pass forward
-_LAST = 0.3  # at most, of a method that can look at all layers, where it looks at the last one
-_AGAIN = 0.03  # of a method that shares its gradients with one before
-_SCORING = 0.2  # of what curvature and scores cost per sample, the part of the scores
+_FORWARD = 0.4  # share of the forward pass in the cost of a training sample
+_LAST = 0.3  # maximum cost of a method for all layers that uses the last one
+_AGAIN = 0.03  # cost of a method that reuses the gradients of another
+_SCORING = 0.2  # share of the scores in the cost of curvature and scores per sample
 
 
 class Item(NamedTuple):
-    """A part of the plan: what, how often, and for how many CPU-seconds in all."""
+    """A part of the plan: a description, the number of repetitions, and the CPU-seconds in all."""
 
     what: str
     times: int
@@ -32,7 +32,7 @@ class Item(NamedTuple):
 
 
 def cell_seconds(protocol: Protocol, metric: str, method: Method) -> float:
-    """CPU-seconds that a cell will take, roughly."""
+    """Estimate the CPU-seconds of a cell."""
     spec, measuring = protocol.scene(metric), protocol.metric(metric, method)
     seconds = max(0.05, _fit_seconds(protocol, method, spec.train or 50_000))
     choices = math.prod(map(len, method.tune.values())) if measuring.chooses and method.tune else 0
@@ -44,7 +44,7 @@ def cell_seconds(protocol: Protocol, metric: str, method: Method) -> float:
 
 
 def _fit_seconds(protocol: Protocol, method: Method, n: int) -> float:
-    """CPU-seconds of a fit to n samples and of the tests, without reading features, which methods share."""
+    """Estimate the CPU-seconds of a fit on n samples and of the tests, without the shared features."""
     made, limits = call_with(method.kind, **method.options), method.kind.capabilities
     if "last" in (method.options.get("params"), method.options.get("layers")):
         return min(limits.cost, _LAST) * n / 1_000
@@ -64,7 +64,7 @@ def _fit_seconds(protocol: Protocol, method: Method, n: int) -> float:
 
 
 def _gradients(method: Method) -> Kind | None:
-    """Return which gradients a method shares with others."""
+    """Return the kind of gradients that a method shares with others, or None."""
     return getattr(call_with(method.kind, **method.options), "kind", None)
 
 
@@ -77,14 +77,14 @@ def scene_item(protocol: Protocol, metrics: list[str]) -> Item:
     seconds += explained * (spec.train or 50_000) * network.seconds * _FORWARD
     if network.texts is not None:
         everything = (spec.train or 2_000) + (spec.test or 0) + protocol.data.held_out
-        # Of perturbed scenes the tests are read again.
+        # Perturbed scenes read the tests again.
         seconds += (everything if spec.of is None else spec.test or 0) * network.texts.seconds
     size = "all" if spec.train is None else f"{spec.train:,}"
     return Item(f"{spec.name} scene, {size} samples, {spec.steps:,} steps: models", models, seconds)
 
 
 def scene_items(protocol: Protocol, metrics: list[str]) -> list[Item]:
-    """List what will be done in the scene of some metrics, and what it costs."""
+    """List the work in the scene of some metrics, with its cost."""
     items = [scene_item(protocol, metrics)]
     for metric in metrics:
         methods = [method for method in protocol.methods if protocol.takes_part(metric, method)]
@@ -94,17 +94,17 @@ def scene_items(protocol: Protocol, metrics: list[str]) -> list[Item]:
 
 
 def scene_seconds(protocol: Protocol, metrics: list[str]) -> float:
-    """CPU-seconds of all that is done in the scene of some metrics."""
+    """Estimate the CPU-seconds of the scene of some metrics."""
     return sum(item.seconds for item in scene_items(protocol, metrics))
 
 
 def plan(protocol: Protocol) -> list[Item]:
-    """List what will be done, and what it costs, part by part."""
+    """List the parts of the work, with their cost."""
     return [item for metrics in protocol.scenes().values() for item in scene_items(protocol, metrics)]
 
 
 def training_seconds(protocol: Protocol, metric: str) -> float:
-    """CPU-seconds that one model of a metric's scene will take, roughly."""
+    """Estimate the CPU-seconds of training one model of a metric's scene."""
     recipe = protocol.model
     steps = protocol.scene(metric).steps
     seconds: float = max(0.03, steps * recipe.batch_size * networks.find(recipe.name).seconds)
@@ -112,16 +112,16 @@ def training_seconds(protocol: Protocol, metric: str) -> float:
 
 
 class Meter:
-    """Counts planned seconds as done while parts of a plan go on; most of them go into training models.
+    """Progress of a plan in planned seconds, most of which go into training models.
 
     Parameters
     ----------
     protocol
-        What is run.
+        The protocol that is run.
     show
-        Whether a bar is shown. Without it a line is said for every tenth.
+        Whether to show a progress bar; otherwise one line is printed per tenth.
     say
-        Takes these lines.
+        Function that prints these lines.
     """
 
     def __init__(self, protocol: Protocol, show: bool, say: Callable[[str], Any]) -> None:
@@ -144,19 +144,19 @@ class Meter:
 
     @property
     def share(self) -> float:
-        """What part of the work is done."""
+        """The share of the work that is done."""
         return self.done / self.total
 
     @contextmanager
     def part(self, seconds: float) -> Iterator[None]:
-        """Do a part of the plan: at its end as many seconds are done, whatever was counted of it before."""
+        """Run a part of the plan; at its end all of its seconds count as done."""
         end = self.done + seconds
         yield
         self._advance(end - self.done)
 
     @contextmanager
     def training(self, seconds: float) -> Iterator[None]:
-        """Count so many seconds for every model that is trained inside, or read since it was before."""
+        """Count ``seconds`` for every model that is trained or loaded inside the block."""
         before = 0
 
         def hear(what: str, done: int, total: int) -> None:

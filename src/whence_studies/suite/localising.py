@@ -1,4 +1,4 @@
-"""Caught shortcuts: XDA of a test that a shortcut fooled and a training sample that has the shortcut."""
+"""Caught shortcuts: XDA of a fooled test and a training sample with the same shortcut."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from whence_studies.scenes.workshop import Scene
 from whence_studies.suite.case import Case
 from whence_studies.suite.results import Row
 
-_PROPONENTS = 10  # of a test, among which a sample with the shortcut counts as caught
-_EXAMPLES = 4  # pairs of texts that are kept word by word
+_PROPONENTS = 10  # a sample with the shortcut is caught if it is among so many proponents
+_EXAMPLES = 4  # pairs of texts that are stored word by word
 
 
 @displayed()
@@ -35,8 +35,8 @@ class PairLocalisation(NamedTuple):
 
     Attributes
     ----------
-    test, train : what was measured
-    on_test, on_train : (…) or (channels, …), the relevance itself
+    test, train : the measures
+    on_test, on_train : (…) or (channels, …) relevance
     """
 
     test: Localisation
@@ -46,7 +46,7 @@ class PairLocalisation(NamedTuple):
 
 
 class Marked(NamedTuple):
-    """A sample with a shortcut: its inputs, a batch of one, and arguments of ``localisation``."""
+    """A sample with a shortcut: its inputs, a batch of one, and the arguments of ``localisation``."""
 
     inputs: Any
     inside: Mask
@@ -54,7 +54,7 @@ class Marked(NamedTuple):
 
 
 def too_weak(scene: Scene) -> str:
-    """Return a note where a shortcut fools fewer tests than a score should be measured on."""
+    """Return a note if a shortcut fools too few tests for a reliable score, else an empty text."""
     facts = scene.facts
     if facts["fooled"] >= facts["needed"]:
         return ""
@@ -67,21 +67,21 @@ def too_weak(scene: Scene) -> str:
 def caught_shortcuts(case: Case, metric: str, fooled: Mask, n_tests: int) -> list[Row]:
     """Explain caught shortcuts, and measure how much of the relevance lies on them.
 
-    Of each test, the strongest proponent with the test's shortcut among the first ten is explained. Gives the
-    share of the tests that have one, and over these pairs and for both samples the means of what
-    ``localisation`` measures; of texts also some pairs word by word. Of other methods than DualDA, and of
-    those of a sweep, nothing.
+    For each test, the pair with the strongest proponent among the first ten that has the test's shortcut is
+    explained. The rows have the share of tests with such a pair, the means of ``localisation`` over these
+    pairs on both samples, and for texts some pairs word by word. There are no rows for methods other than
+    DualDA and for methods of a sweep.
 
     Parameters
     ----------
     case
-        In a scene with a shortcut on training samples and on all tests.
+        A case in a scene with a shortcut on training samples and on all tests.
     metric
-        That the rows belong to.
+        Metric of the rows.
     fooled : (T,)
-        True for tests that follow the shortcut against what they are.
+        True for tests whose prediction follows the shortcut.
     n_tests
-        How many of these to look at, the first ones.
+        Maximum number of fooled tests to explain.
     """
     scene = case.scene
     explainer: Any = case.attributor
@@ -89,7 +89,7 @@ def caught_shortcuts(case: Case, metric: str, fooled: Mask, n_tests: int) -> lis
         return []
     whole = scene.trainer.whole(scene.trained.model)
     rows = np.flatnonzero(fooled)[:n_tests]
-    # Of cached states, the layers of the whole model are unknown.
+    # For cached states, the layers of the full model are unknown.
     layered = explainer.layers_ is not None and whole is not scene.trained.model
     if whole is None or layered or not len(rows):
         return []
@@ -129,7 +129,7 @@ def caught_shortcuts(case: Case, metric: str, fooled: Mask, n_tests: int) -> lis
 
 
 def _shortcuts(samples: View) -> Array:
-    """Return the shortcut of each sample, (n,) of objects, None for none."""
+    """Return the shortcut of each sample, (n,) objects, None for none."""
     shortcuts = np.full(len(samples), None)
     for mark in samples.samples.marks:
         shortcuts[mark.where] = mark.change
@@ -137,7 +137,7 @@ def _shortcuts(samples: View) -> Array:
 
 
 def _marked(scene: Scene, inputs: Any, shortcut: Word | Painted) -> Marked:
-    """Return a sample as the whole model takes it, with the places of its shortcut."""
+    """Return a sample as the full model takes it, with the places of its shortcut."""
     if isinstance(shortcut, Painted):
         return Marked(inputs[None], shortcut.covers(*inputs.shape[-2:]))
     assert scene.trainer.encoder is not None
@@ -145,7 +145,7 @@ def _marked(scene: Scene, inputs: Any, shortcut: Word | Painted) -> Marked:
 
 
 def _words(text: str, marked: Marked, relevance: Array) -> dict[str, list[str] | list[float]]:
-    """Return a text's words with the relevance of each; what lies behind the last token read is left out."""
+    """Return a text's words with their relevance, up to the last token that the model reads."""
     words, places = text.split(), np.asarray(marked.places)
     here = [k for k in range(len(words)) if (places == k).any()]
     return {
@@ -155,64 +155,64 @@ def _words(text: str, marked: Marked, relevance: Array) -> dict[str, list[str] |
     }
 
 
-def tokens_inside(tokeniser: Any, text: str, word: str, length: int) -> Mask:
-    """Return which tokens of a text belong to a word, (T,): those that have a character of it.
+def tokens_inside(tokenizer: Any, text: str, word: str, length: int) -> Mask:
+    """Return a mask (T,) of the tokens of a text that have a character of a word.
 
     Parameters
     ----------
-    tokeniser
-        A fast tokeniser of transformers.
+    tokenizer
+        A fast tokenizer of transformers.
     text, word
-        The word as it stands in the text; all its occurrences count.
+        The word as it is in the text; all its occurrences count.
     length
-        Tokens that are read. Where the word lies behind them, nothing is True.
+        Number of tokens that are read. A word after them is not marked.
     """
     if not word or word not in text:
-        raise InvalidInputError(f"'word' must stand in the text. Got {word!r} for {text!r}.")
-    starts, ends = _characters(tokeniser, text, length)
+        raise InvalidInputError(f"'word' must be in the text. Got {word!r} for {text!r}.")
+    starts, ends = _characters(tokenizer, text, length)
     covered = np.zeros(len(text) + 1, dtype=np.int64)
     for occurrence in re.finditer(f"(?={re.escape(word)})", text):  # occurrences may overlap
         covered[occurrence.start() + 1 : occurrence.start() + len(word) + 1] = 1
-    before = np.cumsum(covered)  # characters of the word in front of each place
+    before = np.cumsum(covered)  # characters of the word before each place
     return before[ends] > before[starts]
 
 
-def words_of(tokeniser: Any, text: str, length: int) -> Ints:
-    """Number the words, between blanks, that the tokens of a text belong to, (T,).
+def words_of(tokenizer: Any, text: str, length: int) -> Ints:
+    """Return the index (T,) of the word, separated by white space, that each token of a text belongs to.
 
-    A tokeniser breaks a keyword such as "<sport>" into several tokens, of which relevance may be on one only.
-    Each special token is a word of its own, numbered below 0.
+    A tokenizer splits a keyword such as "<sport>" into several tokens, and relevance may be on one of them
+    only. Each special token is a word with an index below 0.
 
     Parameters
     ----------
-    tokeniser, text, length
+    tokenizer, text, length
         As for ``tokens_inside``.
     """
-    starts, ends = _characters(tokeniser, text, length)
-    # A token may have the blank before it, and never one behind.
+    starts, ends = _characters(tokenizer, text, length)
+    # A token may include the white space before it, never that after it.
     number = np.searchsorted(word_starts(text), ends - 1, side="right") - 1
     special = starts == ends
     number[special] = -1 - np.arange(special.sum())
     return number
 
 
-def _characters(tokeniser: Any, text: str, length: int) -> tuple[Ints, Ints]:
-    """Return where in a text its tokens start and end, (T,) each; special tokens end where they start."""
-    if not getattr(tokeniser, "is_fast", False):
+def _characters(tokenizer: Any, text: str, length: int) -> tuple[Ints, Ints]:
+    """Return the start and end (T,) of each token in a text; special tokens are empty."""
+    if not getattr(tokenizer, "is_fast", False):
         raise InvalidInputError(
-            "'tokeniser' must be a fast one of transformers, which knows the characters of its tokens. "
-            f"Got {type(tokeniser).__name__}."
+            "'tokenizer' must be a fast tokenizer of transformers, which has offsets of its tokens. "
+            f"Got {type(tokenizer).__name__}."
         )
-    read = tokeniser(text, truncation=True, max_length=length, return_offsets_mapping=True)
+    read = tokenizer(text, truncation=True, max_length=length, return_offsets_mapping=True)
     starts, ends = np.array(read["offset_mapping"], dtype=np.int64).reshape(-1, 2).T
     return starts, ends
 
 
 def marked_text(backbone: Backbone, text: str, word: str) -> Marked:
-    """Make what ``localise`` takes of a text with a word in it; relevance is counted by words."""
-    tokeniser = backbone.tokeniser
-    inside = tokens_inside(tokeniser, text, word, LENGTH)
-    return Marked(backbone.tokens([text]), inside, words_of(tokeniser, text, LENGTH))
+    """Convert a text with a word in it to arguments of ``localise``; relevance is summed per word."""
+    tokenizer = backbone.tokenizer
+    inside = tokens_inside(tokenizer, text, word, LENGTH)
+    return Marked(backbone.tokens([text]), inside, words_of(tokenizer, text, LENGTH))
 
 
 def localise(
@@ -224,46 +224,42 @@ def localise(
     target: int,
     method: Method,
 ) -> PairLocalisation:
-    """Explain a pair by XDA, and measure how much of the relevance lies on the shortcut of either sample.
+    """Explain a pair by XDA, and measure how much of the relevance lies on the shortcut of each sample.
 
     Parameters
     ----------
     explainer
-        Fitted, on any inputs that have the features of the extractor's model: cached states will do.
+        A fitted explainer; its inputs may be others with the same features, such as cached states.
     extractor
-        The whole model, from the inputs that are explained.
+        Extractor of the full model, from the explained inputs.
     test, train, index
-        The samples, and the place of the one for training.
+        The samples, and the index of the training sample.
     target
-        Class that the pair is explained for.
+        Class to explain.
     method
         As for ``DualDA.explain``, such as "attn_lrp".
     """
     here, there = (start(extractor, one.inputs, method) for one in (test, train))
     _check_features(explainer, index, there.features)
     lam = torch.as_tensor(explainer.lam_[[index]][:, [target]].toarray()[:, 0])
-    own_divisors, their_divisors = (
-        explainer.surrogate_.stored.divisors(one.features.detach()) for one in (here, there)
-    )
-    weight = torch.as_tensor(explainer.coef_[target, : there.features.shape[1]]) / own_divisors[0].cpu()
-    factor = (lam[:, None].to(own_divisors) / (own_divisors * their_divisors)).to(there.features)
-    maps = only(pair_maps(here, there, factor * there.features, factor * here.features, weight))
-    on_test, on_train = (one[0].cpu().numpy() for one in (maps.test, maps.train))
-    measured = localisation(on_test, *test[1:]), localisation(on_train, *train[1:])
-    return PairLocalisation(*measured, on_test, on_train)
+    feature_map, f, g = explainer.surrogate_.metric, here.features.detach(), there.features.detach()
+    on_test, _ = feature_map.pull(lam[:, None].to(g) * feature_map(g), f)
+    on_train, _ = feature_map.pull(lam[:, None].to(f) * feature_map(f), g)
+    weight, _ = feature_map.pull(torch.as_tensor(explainer.coef_[[target], : f.shape[1]], device=f.device), f)
+    maps = only(pair_maps(here, there, on_test, on_train, weight[0]))
+    of_test, of_train = (one[0].cpu().numpy() for one in (maps.test, maps.train))
+    measured = localisation(of_test, *test[1:]), localisation(of_train, *train[1:])
+    return PairLocalisation(*measured, of_test, of_train)
 
 
 def _check_features(explainer: DualDA, index: int, features: Tensor) -> None:
-    """Raise unless a training sample has the features, (1, d), that it was fitted with."""
+    """Raise unless a training sample has the features (1, d) that it was fitted with."""
     if index not in explainer.support_:
-        raise InvalidInputError(
-            f"'index' must be that of a support vector, other samples score 0. Got {index}."
-        )
+        raise InvalidInputError(f"'index' must be a support vector; other samples have score 0. Got {index}.")
     fitted = explainer.vectors_[int(np.searchsorted(explainer.support_, index))]
-    read = explainer.surrogate_.stored.as_read(features.detach())[0]
+    read = explainer.surrogate_.stored.transform(features.detach())[0]
     apart = float((read.to(fitted) - fitted).norm() / fitted.norm())
-    if not apart < 0.01:  # rounding and padding leave less
+    if not apart < 0.01:  # rounding and padding change less
         raise InvalidInputError(
-            f"'train' must be the sample that was fitted. The features of sample {index} differ by "
-            f"{apart:.0%}."
+            f"'train' must be the sample of the fit. The features of sample {index} differ by {apart:.0%}."
         )

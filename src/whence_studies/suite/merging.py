@@ -1,4 +1,4 @@
-"""Results of several runs of one protocol, or of several protocols, as one."""
+"""Merging of results of several runs of one protocol, or of several protocols."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _Blocks = dict[tuple[str, str], list[Row]]
 def join_protocols(several: Sequence[Results], name: str, title: str) -> Results:
     """Join results of protocols that share their methods: rows and metrics of all, sizes of the first.
 
-    What two protocols both have, such as costs, or the same metric in scenes of two sizes, is taken from the
-    first. Facts of scenes are named with their protocol.
+    Rows that two protocols have, such as costs, or one metric in scenes of two sizes, are those of the first.
+    Facts of scenes are named with their protocol.
 
     Parameters
     ----------
     several
-        Results by one version of whence, each of its own protocol.
+        Results of different protocols by one version of whence.
     name, title
-        Of the protocol that the result has.
+        Name and title of the joint protocol.
     """
     if not several:
         raise InvalidInputError("'several' must hold results of a protocol. Got none.")
@@ -48,7 +48,7 @@ def _with_protocol(row: Row, protocol: str) -> Row:
 
 
 def _protocol(several: Sequence[dict[str, Any]], name: str, title: str) -> dict[str, Any]:
-    """Return the first protocol with the methods and metrics of all, and all of them in full."""
+    """Return the first protocol with the methods and metrics of all, and the protocols themselves."""
     methods = _firsts([{method["label"]: method for method in one["methods"]} for one in several])
     metrics = _firsts([one["metrics"] for one in several])
     return {
@@ -62,7 +62,7 @@ def _protocol(several: Sequence[dict[str, Any]], name: str, title: str) -> dict[
 
 
 def _firsts(tables: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return all entries of some tables, of equal names the first."""
+    """Return the union of some tables; the first entry of a name counts."""
     first: dict[str, Any] = {}
     for table in tables:
         first |= {name: value for name, value in table.items() if name not in first}
@@ -70,11 +70,11 @@ def _firsts(tables: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def merge_runs(wanted: Protocol, several: Sequence[Results]) -> Results:
-    """Merge results of a protocol's methods that were run apart, on several machines for example.
+    """Merge results of a protocol's methods from several runs, for example on several machines.
 
-    The runs must have explained the same networks. Every run has the random method and facts of its
-    scenes; where these, or the rows of another method that two runs have, differ in a single number, the runs
-    are refused. Costs may differ, and are those of the first run that has them.
+    The runs must explain the same networks. Every run has the random method and facts of its scenes; if
+    these, or other rows that two runs have in common, differ in a single number, an error is raised. Costs
+    may differ; those of the first run count.
 
     Parameters
     ----------
@@ -88,8 +88,8 @@ def merge_runs(wanted: Protocol, several: Sequence[Results]) -> Results:
     comparing = [name for name, metric in wanted.metrics.items() if metric.compares]
     if comparing and len(several) > 1:
         raise InvalidInputError(
-            f"'several' must be one run where methods are compared by their scores, as {comparing[0]} does. "
-            f"Got {len(several)} runs. Run these methods in one folder."
+            f"'several' must be one run if a metric compares the scores of methods, as {comparing[0]} does. "
+            f"Got {len(several)} runs. Run all methods in one folder."
         )
     blocks: _Blocks = {}
     for results in several:
@@ -116,40 +116,40 @@ def _blocks(results: Results) -> _Blocks:
 
 
 def _check_protocol(wanted: Protocol, results: Results) -> None:
-    """Raise where results are of another protocol, or of a method with other options."""
+    """Raise if results are of another protocol, or of a method with other options."""
     asked, given = wanted.as_dict(), dict(results.protocol)
     known, methods = asked.pop("methods"), given.pop("methods")
     for name in sorted({*asked, *given}):
         if asked.get(name) != given.get(name):
             raise InvalidInputError(
-                f"'several' must be results of {wanted.name}. In some, {name!r} is {given.get(name)!r}, in "
-                f"the protocol {asked.get(name)!r}."
+                f"'several' must be results of {wanted.name}. Got {name!r} = {given.get(name)!r}; the "
+                f"protocol has {asked.get(name)!r}."
             )
     for method in methods:
         if method not in known:
             raise InvalidInputError(
                 f"'several' must be results of methods of {wanted.name}. Got {method['label']!r} with "
-                f"{method.get('options', {})!r}, which is none of them."
+                f"{method.get('options', {})!r}, which is not in the protocol."
             )
 
 
 def _difference(key: tuple[str, str], one: list[Row], other: list[Row]) -> str:
-    """Describe where two runs differ."""
+    """Return the error message for two runs that differ."""
     pairs = ((a, b) for a, b in zip(one, other, strict=False) if a != b)
     a, b = next(pairs, (None, None))
     what = f"{len(one)} and {len(other)} rows" if a is None or b is None else f"{a.value!r} and {b.value!r}"
     where = "" if a is None else f", {a.quantity}"
     return (
-        "'several' must be of the same networks, and equal where they have the same rows. Those of "
-        f"{key[0]}, {key[1]}{where} differ: {what}. Run all methods on one machine, or on "
+        "'several' must be of the same networks, with equal rows where they overlap. Got different rows for "
+        f"{key[0]}, {key[1]}{where}: {what}. Run all methods on one machine, or on "
         "processors with the same instructions."
     )
 
 
 def _merged_versions(several: list[dict[str, Any]]) -> dict[str, str]:
-    """Return the versions of all runs, several for one name where they differ."""
+    """Return the versions of all runs; a name has several if they differ."""
     merged: dict[str, dict[str, None]] = {}
     for versions in several:
-        for name, text in versions.items():  # which may be of several runs itself
+        for name, text in versions.items():  # which may have been merged before
             merged.setdefault(name, {}).update(dict.fromkeys(text.split(", ")))
     return {name: ", ".join(texts) for name, texts in merged.items()}

@@ -1,4 +1,4 @@
-"""What a metric of the evaluation is, with all that it is made of, and the registry of all metrics."""
+"""The base class of evaluation metrics, their parts, and the registry of all metrics."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ __all__ = [
 
 
 Output = Literal["logit", "log_prob"]
-"""What LDS predicts of retrained models."""
+"""The output of retrained models that LDS predicts."""
 CLEAN = "clean"
-"""The scene of the data as they come."""
+"""The scene of the unchanged data."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table of scores: what is measured, in what unit, and which way is better.
+    """A column of the table of scores: what it measures, its unit, and which direction is better.
 
     Attributes
     ----------
-    title, unit : of the column
-    rising : whether more is better
-    first : the loss at the smallest share instead of the metric's own score
-    ties : how ties are judged: "bootstrap" over the rows "each"; "runs", the same for all methods, by
-        the logarithms' spread; "given" in rows "tied_with_best"; "none"
-    how : the same in words, for the page; {seeds} is the number of training seeds
-    metric : of the rows that it shows; that of the metric itself where none is given
+    title, unit : title and unit of the column
+    rising : whether higher is better
+    first : show the loss at the smallest share instead of the metric's score
+    ties : how ties are tested: "bootstrap" over the rows "each"; "runs", the spread of logarithms over runs
+        that all methods share; "given" in rows "tied_with_best"; "none"
+    how : the test in words, for the page; {seeds} is the number of training seeds
+    metric : metric of the rows that it shows; by default that of the metric itself
     """
 
     title: str
@@ -69,14 +69,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Curves:
-    """Curves that the page draws, one panel per method: of rows with a share as their ``x``.
+    """Curves on the page, one panel per method, from rows with a share as their ``x``.
 
     Attributes
     ----------
-    title, text : heading, and what is seen
+    title, text : heading and description
     x, y : titles of the axes
-    quantities : of the rows, with what each is called; the first is in sight, the others unfold
-    log : whether shares are on a logarithmic axis
+    quantities : titles by quantity of the rows; the first is shown, the others are folded
+    log : whether the axis of shares is logarithmic
     """
 
     title: str
@@ -89,13 +89,13 @@ class Curves:
 
 @dataclass(frozen=True)
 class Accuracies:
-    """A table of the rows "accuracy", of models retrained, by the share of the training samples.
+    """A table of the rows "accuracy" of retrained models, by share of the training samples.
 
     Attributes
     ----------
-    title, better : heading, and which way is better
-    what : "Kept" or "Removed": what is done with the share
-    rising : whether more is better
+    title, better : heading, and which direction is better
+    what : "Kept" or "Removed", for the share
+    rising : whether higher is better
     """
 
     title: str
@@ -106,7 +106,7 @@ class Accuracies:
 
 @dataclass(frozen=True)
 class Numbers:
-    """A table of other numbers: heading, what is seen, and the quantities with their titles."""
+    """A table of other numbers: heading, description, and titles by quantity."""
 
     title: str
     text: str
@@ -114,22 +114,22 @@ class Numbers:
 
 
 class Metric(Table):
-    """A metric: its fields are its options, with their defaults, as a protocol's table gives them.
+    """A metric: its fields are its options, with defaults, which a protocol's table can set.
 
-    A subclass gives ``name`` and ``measure``, and what differs from the defaults of the rest. Registered with
-    ``whence.register``, or named as ``module:Name``, it takes its place in protocols, tables and pages.
+    A subclass defines ``name`` and ``measure``, and overrides other defaults. Register it with
+    ``whence.register``, or name it as ``module:Name``, to use it in protocols, tables and pages.
 
     Attributes
     ----------
-    name : in protocols and results
-    columns : of the table of scores
-    sections : what the page shows next to the table
-    swept : quantities that the page draws over the sweep, with title and unit; a line for each ``x`` of rows
-    scene : name of the scene that it is measured in; metrics of the scene "clean" share it
+    name : its name in protocols and results
+    columns : its columns in the table of scores
+    sections : its other sections on the page
+    swept : quantities that the page draws over the sweep, with title and unit; one line per ``x`` of rows
+    scene : name of its scene; metrics of the scene "clean" share it
     sweeps : whether the methods of a sweep are measured too
-    orders : whether it puts training samples in order, for which a method may have values of its own
-    compares : whether ``compare`` looks at all methods together, by what ``to_compare`` gives of each
-    train, test, steps : sizes of the scene where they differ from the protocol's
+    orders : whether it orders training samples, for which a method may use values instead of scores
+    compares : whether ``compare`` compares all methods, by what ``to_compare`` returns for each
+    train, test, steps : sizes of the scene, if they differ from the protocol's
 
     Examples
     --------
@@ -163,71 +163,71 @@ class Metric(Table):
         """Measure one method in one scene."""
 
     def stage(self, given: Materials) -> Scene:
-        """Make the scene that it is measured in, of the data as they come; ``scene`` names it."""
+        """Make the metric's scene from the unchanged data; ``scene`` names it."""
         return given.scene(given.train, given.test)
 
     def applies(self, method: Method) -> bool:
-        """Return whether a method can be measured by it."""
+        """Return whether the metric can measure a method."""
         return True
 
     @classmethod
     def columns_for(cls, options: Mapping[str, Any]) -> tuple[Column, ...]:
-        """Return the columns of results that were made with these options."""
+        """Return the columns for these options."""
         return cls.columns
 
     def fittings(self, method: Method) -> int:
-        """Count how often a method is fitted to be measured."""
+        """Return how often a method is fitted for the measurement."""
         return 1
 
     def depends(self, protocol: Protocol) -> Any:
-        """Return what else of a protocol its numbers depend on, besides scene, method and options."""
+        """Return what the numbers depend on in a protocol besides scene, method and options."""
         return None
 
     @property
     def chooses(self) -> bool:
-        """Whether it chooses options of methods by ``choose``, on what it does not score."""
+        """Whether it tunes options of methods by ``choose``, on data that it does not score."""
         return False
 
     def choose(self, case: Case) -> list[Row]:
-        """Choose a method's options; the row "chosen" has them as JSON in its note."""
+        """Tune a method's options; the row "chosen" has them as JSON in its note."""
         return []
 
     def to_compare(self, case: Case) -> npt.NDArray[Any]:
-        """Return what ``compare`` needs of a method: its scores (test, train)."""
+        """Return what ``compare`` needs for a method: its scores (test, train)."""
         return case.scores
 
     def compare(self, scene: Scene, scores: dict[str, npt.NDArray[Any]]) -> list[Row]:
-        """Compare all methods by what was kept of them, by key."""
+        """Compare all methods by the results of ``to_compare``, by key."""
         return []
 
     def over(self, sweep: Sweep) -> Self:
-        """Return the metric by which methods of a sweep are measured, or raise where it cannot be."""
+        """Return the metric for methods of a sweep, or raise."""
         return self
 
     def trainings(self) -> int:
-        """Count the models that are retrained for every method."""
+        """Return the number of models to train per method."""
         return 0
 
     def shared_trainings(self) -> int:
-        """Count the models that are trained for all methods together, besides the one that is explained."""
+        """Return the number of models to train for all methods together, besides the explained one."""
         return 0
 
 
 def register_variant(
     base: type[Metric], name: str, text: str, defaults: Mapping[str, Any], **of_class: Any
 ) -> None:
-    """Register a metric that differs from another in its name, the defaults of options, and class attributes.
+    """Register a variant of a metric with another name, other defaults, and other class attributes.
 
     Parameters
     ----------
     base
-        The metric that it is a variant of.
+        The original metric.
     name
-        Of the variant, in protocols and results.
+        Name of the variant in protocols and results.
     text
-        What it measures, in a sentence.
+        Its docstring.
     defaults
-        Of options, by name.
+        Defaults of options, by name.
     of_class
         Other class attributes, such as ``columns``.
     """

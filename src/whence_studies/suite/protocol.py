@@ -1,4 +1,4 @@
-"""Protocols: small TOML files that describe what an evaluation compares, on what, and how."""
+"""Protocols: TOML files that describe an evaluation: methods, data, training and metrics."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from whence.methods import Attributor, Effects, RandomAttributor
 from whence_studies.scenes import sources as _sources  # noqa: F401 (registers them)
 from whence_studies.scenes.datasets import SOURCES
 from whence_studies.scenes.training import Recipe
+from whence_studies.scenes.workshop import PAPER
 from whence_studies.suite import metrics as _metrics  # noqa: F401 (registers them)
 from whence_studies.suite.metric import CLEAN, METRICS, Metric, Output
 from whence_studies.tables import Count, Table, ours, validated
 
 RANDOM = RandomAttributor.name
-"""Name of the method that knows nothing; it takes part in every table."""
+"""Name of the random baseline, which is part of every table."""
 
 
 class Data(Table):
@@ -31,9 +32,9 @@ class Data(Table):
 
     Attributes
     ----------
-    name : of the source, or ``module:name`` of a function of the user's
-    train, test : samples to draw; None takes all
-    held_out : further tests, on which retrained models are judged and that no attribution sees
+    name : name of the source, or ``module:name`` of a user's function
+    train, test : numbers of samples; None takes all
+    held_out : number of further tests for retrained models, which no attribution sees
     """
 
     name: Annotated[str, ours("data.name", SOURCES)]
@@ -47,14 +48,14 @@ class Method(Table):
 
     Attributes
     ----------
-    name : in the registry of methods, or ``module:Name`` of a class of the user's
-    label : how tables call it
-    options : of its constructor
-    tune : values to choose from, by option; chosen by LDS on subsets that are not scored
-    by_output : options that differ by the output that LDS predicts, as in { log_prob = { … } }
-    by_value : whether coresets take what samples are worth on the tests (``audit.values``) for their
-        importance, with the tests' true classes; the method is then in coresets and pruning alone
-    sweep : whether it is here only for the sweep over an option
+    name : registered name, or ``module:Name`` of a user's class
+    label : name in tables
+    options : options of its constructor
+    tune : values to choose from, by option, by LDS on subsets that are not scored
+    by_output : options that depend on the output that LDS predicts, as in { log_prob = { … } }
+    by_value : whether the importance of samples in coresets is their value for the tests' true classes
+        (``audit.values``); the method is then only part of coresets and pruning
+    sweep : whether it is only part of the sweep over an option
     """
 
     name: str
@@ -69,7 +70,9 @@ class Method(Table):
     @classmethod
     def _labelled(cls, given: Any) -> Any:
         if isinstance(given, Mapping) and isinstance(given.get("name"), str) and not given.get("label"):
-            return {**given, "label": methods.get(given["name"]).__name__}
+            ours = PAPER.get(given["name"], {}).keys() <= given.get("options", {}).keys()
+            name = methods.get(given["name"]).__name__
+            return {**given, "label": name if ours else f"{name} (paper)"}
         return given
 
     @model_validator(mode="after")
@@ -82,7 +85,7 @@ class Method(Table):
                 )
         if self.by_value and not self.kind.capabilities.effects:
             raise InvalidInputError(
-                f"'by_value' must be false for {self.name}, which does not predict what samples are worth. "
+                f"'by_value' must be false for {self.name}, which does not predict values of samples. "
                 f"Use a method of effects, such as {Effects.name}."
             )
         return self
@@ -94,7 +97,7 @@ class Method(Table):
 
     @property
     def key(self) -> str:
-        """What identifies it in results: the name with its options."""
+        """Its identifier in results: the name with its options."""
         inside = [f"{name}={value}" for name, value in sorted(self.options.items())]
         inside += [f"{name}=tuned" for name in sorted(self.tune)]
         for output, options in sorted(self.by_output.items()):
@@ -103,18 +106,18 @@ class Method(Table):
         return f"{self.name}({', '.join(inside)})" if inside else self.name
 
     def for_output(self, output: Output) -> dict[str, Any]:
-        """Return the options that differ for an output that LDS predicts."""
+        """Return the options for an output that LDS predicts."""
         return self.by_output.get(output, {})
 
 
 class Sweep(Table):
-    """One option of a method over many values.
+    """A sweep of one option of a method over many values.
 
     Attributes
     ----------
-    method, option, values : what is varied
-    metrics : by which these methods are measured; None has all
-    fractions, seeds : of coreset and pruning for these methods; None has those of all methods
+    method, option, values : the method, the option and its values
+    metrics : metrics that measure the sweep; None for all
+    fractions, seeds : fractions and seeds of coreset and pruning; None for those of all methods
     """
 
     method: str
@@ -125,7 +128,7 @@ class Sweep(Table):
     seeds: Count | None = None
 
     def methods(self) -> list[Method]:
-        """One method per value."""
+        """Return one method per value."""
         tables = (
             {"name": self.method, "label": f"{self.option} = {value:g}", "options": {self.option: value}}
             for value in self.values
@@ -134,18 +137,18 @@ class Sweep(Table):
 
 
 class Protocol(Table):
-    """A checked protocol, with the tables that its file has.
+    """A validated protocol, with the tables of its file.
 
     Attributes
     ----------
-    name, title : of the protocol
-    seed : of everything that is drawn
-    threads : of torch and BLAS
-    data : the data set, and how much of it
-    model : the network, and how it is trained
-    sweep : over an option of a method, or None
-    methods : random first, then as in the file, then those of the sweep
-    metrics : by name, or by ``module:Name`` where they are the user's own
+    name, title : name and title of the protocol
+    seed : seed of all random draws
+    threads : threads of torch and BLAS
+    data : the data set and its sizes
+    model : the network and its training
+    sweep : a sweep over an option of a method, or None
+    methods : the random method, then those of the file, then those of the sweep
+    metrics : metrics by name, or by ``module:Name`` for a user's own
     """
 
     name: str = "unnamed"
@@ -166,7 +169,7 @@ class Protocol(Table):
     @field_validator("methods")
     @classmethod
     def _with_random_and_sweep(cls, methods: list[Method], info: ValidationInfo) -> list[Method]:
-        """Put the random method first, and those of the sweep that are not compared anyway behind."""
+        """Put the random method first, and methods that are only part of the sweep last."""
         if all(method.name != RANDOM for method in methods):
             methods = [Method(name=RANDOM, label="Random"), *methods]
         sweep, there = info.data.get("sweep"), {method.key for method in methods}
@@ -182,7 +185,7 @@ class Protocol(Table):
     @field_validator("metrics", mode="before")
     @classmethod
     def _found(cls, given: Any) -> Any:
-        """Make the metrics; False leaves out one that the extended protocol has."""
+        """Make the metrics; False leaves out one of the extended protocol."""
         if not isinstance(given, Mapping) or not given:
             raise InvalidInputError(f"A protocol must have a table [metrics]. Got {given!r}.")
         return {
@@ -196,7 +199,7 @@ class Protocol(Table):
     def _fit_methods(cls, metrics: dict[str, Metric], info: ValidationInfo) -> dict[str, Metric]:
         tuned = any(method.tune for method in info.data.get("methods", ()))
         if tuned and not any(metric.chooses for metric in metrics.values()):
-            raise InvalidInputError("'tune' needs the metric lds with 'tuning' subsets, by which it chooses.")
+            raise InvalidInputError("'tune' requires the metric lds with 'tuning' subsets.")
         sweep = info.data.get("sweep")
         if sweep is not None:
             unknown = [name for name in sweep.metrics or () if name not in metrics]
@@ -210,22 +213,22 @@ class Protocol(Table):
 
     @model_validator(mode="after")
     def _values_where_they_count(self) -> Protocol:
-        """Leave out methods by value where no metric puts samples in order."""
+        """Leave out methods by value if no metric orders samples."""
         ordering = any(metric.orders for metric in self.metrics.values())
         kept = [method for method in self.methods if ordering or not method.by_value]
         return self if len(kept) == len(self.methods) else self.model_copy(update={"methods": kept})
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all of it as plain values, which ``parse`` takes, for the metadata of results."""
+        """Return the protocol as plain values, which ``parse`` reads, for the metadata of results."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def metric(self, name: str, method: Method) -> Metric:
-        """Return the metric that measures a method: for those of the sweep, with its options."""
+        """Return the metric for a method; methods of the sweep have the sweep's options."""
         one = self.metrics[name]
         return one.over(self.sweep) if method.sweep and self.sweep else one
 
     def takes_part(self, metric: str, method: Method) -> bool:
-        """Return whether a method is measured by a metric."""
+        """Return whether a metric measures a method."""
         one, sweep = self.metrics[metric], self.sweep
         if method.by_value and not one.orders:
             return False
@@ -234,21 +237,21 @@ class Protocol(Table):
         return one.applies(method)
 
     def scene(self, metric: str) -> SceneSpec:
-        """Find the scene that a metric is measured in."""
+        """Return the scene of a metric."""
         one, data = self.metrics[metric], self.data
         of = None if one.scene == CLEAN else metric
         steps = one.steps or self.model.steps
         return SceneSpec(one.scene, of, one.train or data.train, one.test or data.test, steps)
 
     def scenes(self) -> dict[SceneSpec, list[str]]:
-        """Put the metrics that share a scene together, those first that choose options for all."""
+        """Group metrics by scene; metrics that tune options come first."""
         by_scene: dict[SceneSpec, list[str]] = {}
         for metric in sorted(self.metrics, key=lambda name: not self.metrics[name].chooses):
             by_scene.setdefault(self.scene(metric), []).append(metric)
         return by_scene
 
     def only(self, wanted: list[str]) -> Protocol:
-        """Keep the methods of these names, and random."""
+        """Return the protocol with the methods of these names, and the random one."""
         known = sorted({method.name for method in self.methods})
         for name in wanted:
             if name not in known:
@@ -258,7 +261,7 @@ class Protocol(Table):
 
 
 class SceneSpec(NamedTuple):
-    """A scene of a protocol: its name, the metric whose own it is, its sizes, and the steps of training."""
+    """A scene of a protocol: its name, the metric that makes it, its sizes, and the training steps."""
 
     name: str
     of: str | None
@@ -268,14 +271,14 @@ class SceneSpec(NamedTuple):
 
 
 class Together(Table):
-    """Protocols of a suite whose results make one page, on which methods are ranked over all of them."""
+    """Protocols of a suite with one joint page, on which methods are ranked over all of them."""
 
     title: str
     protocols: list[str] = Field(min_length=2)
 
 
 class Suite(Table):
-    """Protocols that are run one after another, and pages of some of them together."""
+    """Protocols that are run one after another, and their joint pages."""
 
     name: str
     title: str = ""
@@ -295,13 +298,13 @@ class Suite(Table):
 
 
 def names() -> list[str]:
-    """Names of the packaged protocols, sorted."""
+    """Return the names of the packaged protocols, sorted."""
     folder = files("whence_studies.suite").joinpath("protocols")
     return sorted(path.name.removesuffix(".toml") for path in folder.iterdir() if path.name.endswith(".toml"))
 
 
 def suite(protocol: str | Path) -> Suite:
-    """Read a suite; a single protocol is one of itself.
+    """Read a suite; a single protocol is a suite of one.
 
     Examples
     --------
@@ -324,19 +327,19 @@ def load(protocol: str | Path) -> Protocol:
 
 
 def parse(tables: Mapping[str, Any]) -> Protocol:
-    """Check a protocol's tables, or raise InvalidInputError naming what is known."""
+    """Validate a protocol's tables, or raise InvalidInputError."""
     if "protocols" in tables:
         raise InvalidInputError(
-            f"'protocol' must be a single one here. Got {tables['name']!r}, which runs {tables['protocols']}."
+            f"'protocol' must be a single protocol. Got the suite {tables['name']!r}: {tables['protocols']}."
         )
     given = {"title": tables.get("name", "unnamed"), **tables}
     return validated(Protocol, given)
 
 
 def read(protocol: str | Path) -> dict[str, Any]:
-    """Read a protocol's tables, upon those of the one that it extends.
+    """Read a protocol's tables, merged with those of the protocol that it extends.
 
-    Its ``further_methods`` follow the methods of that one, where its ``methods`` would take their place.
+    Its ``further_methods`` are added to the methods of that protocol; its ``methods`` replace them.
     """
     packaged = files("whence_studies.suite").joinpath("protocols", f"{protocol}.toml")
     if str(protocol) in names():
@@ -361,7 +364,7 @@ def read(protocol: str | Path) -> dict[str, Any]:
 
 
 def _merged(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay one set of tables over another: tables are merged, everything else is replaced."""
+    """Merge two sets of tables: tables are merged, other values are replaced."""
     both = dict(base)
     for key, value in over.items():
         inner = both.get(key)

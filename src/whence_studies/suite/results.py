@@ -21,9 +21,9 @@ from whence.errors import InvalidInputError, StoreError
 
 _PACKAGES = ("whence", "torch", "numpy", "scipy", "scikit-learn", "numba")
 ERROR = "error"
-"""Quantity of the row of a cell whose method failed; its note is the error."""
+"""Quantity of the row of a failed cell; its note is the error."""
 COSTS = "resources"
-"""Metric of the rows of what a method cost."""
+"""Metric of the rows with a method's cost."""
 SPREAD = "accuracy_spread"
 """Quantity of the standard deviation of accuracies between training seeds."""
 
@@ -38,12 +38,12 @@ class Row(NamedTuple):
 
     Attributes
     ----------
-    metric : that was measured, or "scene" for facts about a training set and its model
+    metric : name of the metric, or "scene" for facts about a training set and its model
     method : key of the method, or the kind of scene
-    quantity : "score" for the metric's own number, "each" for one test's, or the name of a part
-    x : where on a curve: a share, a fraction, a C, a class, the place of a test; None off curves
-    value : None where there is none
-    note : what a reader must know about it
+    quantity : "score" for the metric's score, "each" for that of one test, or the name of a part
+    x : position on a curve: a share, a fraction, a C, a class, the index of a test; None off curves
+    value : the number; None if there is none
+    note : a remark for the reader
     """
 
     metric: str
@@ -57,7 +57,7 @@ class Row(NamedTuple):
 @displayed("rows", "versions", rows="columns")
 @dataclass(frozen=True)
 class Results:
-    """Rows of an evaluation, with the protocol and the versions they were made by."""
+    """Rows of an evaluation, with the protocol and the versions of packages."""
 
     rows: tuple[Row, ...]
     protocol: dict[str, Any]
@@ -72,14 +72,14 @@ class Results:
         return to_pandas(self.columns())
 
     def value(self, metric: str, method: str, quantity: str = "score") -> float | None:
-        """Return a number that is on no curve, or None."""
+        """Return a number that is not on a curve, or None."""
         rows = self.select(metric, method, quantity)
         return rows[0].value if rows else None
 
     def select(
         self, metric: str | None = None, method: str | None = None, quantity: str | None = None
     ) -> list[Row]:
-        """Rows that fit, in their order."""
+        """Return matching rows, in their order."""
         among = self.rows if metric is None else self._of.get((metric, method), [])
         return [row for row in among if method in (None, row.method) and quantity in (None, row.quantity)]
 
@@ -94,9 +94,9 @@ class Results:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that results depend on, and the processor's instructions that torch computes with.
+    """Return the versions that results depend on, and the processor's instructions that torch uses.
 
-    These round differently, and a training that is rounded differently ends in another network.
+    Instructions differ in rounding, and training with other rounding ends in another network.
     """
     return {
         "python": platform.python_version(),
@@ -106,7 +106,7 @@ def versions() -> dict[str, str]:
 
 
 def write(path: str | PathLike[str], results: Results) -> None:
-    """Write results to a Parquet file, which is either the old one or whole."""
+    """Write results to a Parquet file, atomically."""
     pa, parquet = require()
     kinds = {"x": pa.float64(), "value": pa.float64()}
     schema = pa.schema(
@@ -122,7 +122,7 @@ def write(path: str | PathLike[str], results: Results) -> None:
 
 
 def read(path: str | PathLike[str]) -> Results:
-    """Read results, or raise where a file is none."""
+    """Read results, or raise if the file is not one of results."""
     pa, parquet = require()
     if not Path(path).is_file():
         raise InvalidInputError(f"'path' must be a file of results. There is no {path}; run whence evaluate.")
@@ -137,7 +137,7 @@ def read(path: str | PathLike[str]) -> Results:
 
 
 def _as_today(protocol: dict[str, Any]) -> dict[str, Any]:
-    """Read a protocol of the time before its data, model and sweep were tables."""
+    """Convert a protocol from before its data, model and sweep were tables."""
     if not isinstance(protocol.get("data"), str):
         return protocol
     parts = {"data": {"name": protocol["data"]}, "model": protocol["recipe"]}
@@ -145,7 +145,7 @@ def _as_today(protocol: dict[str, Any]) -> dict[str, Any]:
 
 
 def require() -> tuple[Any, Any]:
-    """Import pyarrow, or raise where it is missing: before the work, not after it."""
+    """Import pyarrow, or raise if it is missing, before the work starts."""
     with optional_import(
         "Results are written as Parquet, which needs pyarrow. Run: pip install 'whence[evaluate]'"
     ):

@@ -1,4 +1,4 @@
-"""Run a protocol: every finished cell is kept at once, and a run that was stopped resumes."""
+"""Run a protocol: every finished cell is stored, and a stopped run resumes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from whence_studies.suite.metric import Metric
 from whence_studies.suite.protocol import Method, Protocol
 from whence_studies.suite.results import COSTS, ERROR, Results, Row
 
-_ROOMS = [
+_PACKAGES = [
     "attribution",
     "audit",
     "core",
@@ -45,7 +45,7 @@ _ROOMS = [
     "svm",
     "tasks",
 ]
-"""Whose code the numbers depend on."""
+"""Packages whose code the numbers depend on."""
 
 
 def run(
@@ -61,16 +61,16 @@ def run(
     Parameters
     ----------
     protocol
-        What to run.
+        The protocol.
     folder
-        With the data sets.
+        Folder with the data sets.
     out
-        For results, finished cells, models and features. What is there already is not done again.
+        Folder for results, finished cells, models and features; finished parts are not computed again.
     show_progress
-        Show what is left, and for how long.
+        Show a progress bar.
     say
-        Takes a line when a scene is begun, when a method fails, and, where no progress is shown, at every
-        tenth of the work.
+        Function that prints a line when a scene starts, when a method fails, and, without a progress bar, at
+        every tenth of the work.
     """
     out.mkdir(parents=True, exist_ok=True)
     with limited(protocol.threads):
@@ -80,27 +80,27 @@ def run(
 
 
 class Cells:
-    """Keeps the rows of a metric and a method under what they depend on.
+    """Cache of the rows of a metric and a method.
 
     Parameters
     ----------
     cache
-        For the cells.
+        The cache.
     common
-        What all of them depend on: data, seed, training, code, versions.
+        Dependencies of all cells: data, seed, training, code, versions.
     """
 
     def __init__(self, cache: Cache, common: Mapping[str, Any]) -> None:
         self.cache, self.common = cache, common
 
     def slot(self, parts: Mapping[str, Any]) -> Slot:
-        """Return the place of a cell; ``parts`` identify it."""
+        """Return the cache slot of a cell; ``parts`` identify it."""
         both = {**self.common, **parts}
         texts = {name: json.dumps(value, sort_keys=True, default=str) for name, value in both.items()}
         return self.cache.slot("cell", texts)
 
     def read(self, parts: Mapping[str, Any]) -> list[Row] | None:
-        """Return a cell's rows; None where it is not finished, or its file is damaged."""
+        """Return a cell's rows; None if it is unfinished or damaged."""
         slot = self.slot(parts)
         try:
             text = (slot.path / "rows.json").read_text(encoding="utf-8") if slot.complete else ""
@@ -109,7 +109,7 @@ class Cells:
             return None
 
     def scores(self, parts: Mapping[str, Any]) -> Array | None:
-        """Return the scores that were kept with a cell, if any."""
+        """Return the scores that were stored with a cell, if any."""
         try:
             arrays, _ = store.read(self.slot(parts).path / "scores.safetensors")
         except FileNotFoundError:
@@ -118,7 +118,7 @@ class Cells:
         return arrays["scores"]
 
     def write(self, rows: list[Row], parts: Mapping[str, Any], title: str, scores: Array | None) -> None:
-        """Keep a cell's rows, and scores where they are asked for later; a failed one is tried again."""
+        """Store a cell's rows, and scores if needed later; a failed cell is not stored and tried again."""
         if any(row.quantity == ERROR for row in rows):
             return
         slot = self.slot(parts)
@@ -129,13 +129,13 @@ class Cells:
 
 
 class _Runner:
-    """Goes through scenes, methods and metrics; a scene is not made where every cell is there."""
+    """Runs scenes, methods and metrics; a scene is only made if a cell is missing."""
 
     def __init__(
         self, protocol: Protocol, folder: Path, out: Path, show_progress: bool, say: Callable[[str], Any]
     ) -> None:
         self.protocol, self.say = protocol, say
-        kept, self.code = Cache(out / "cache"), source(*(f"whence.{room}" for room in _ROOMS))
+        kept, self.code = Cache(out / "cache"), source(*(f"whence.{package}" for package in _PACKAGES))
         common = {
             "data": [protocol.data.name, protocol.data.held_out, protocol.seed],
             "training": protocol.model,
@@ -164,7 +164,7 @@ class _Runner:
         return Results(tuple(rows), self.protocol.as_dict(), made_by)
 
     def _scene_rows(self, metrics: list[str]) -> list[Row]:
-        """Measure all that belongs to the scene of some metrics."""
+        """Measure all methods in the scene of some metrics."""
         scene = cache(partial(self._scene, metrics[0]))
         rows: list[Row] = []
         for metric in metrics:
@@ -180,7 +180,7 @@ class _Runner:
         return scene
 
     def _guarded(self, metric: str, method: Method, work: Callable[[], list[Row]]) -> list[Row]:
-        """Do the work of a cell; where it fails the cell records the error, and warnings are kept with it."""
+        """Do the work of a cell, and record an error and warnings in its rows."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
@@ -193,7 +193,7 @@ class _Runner:
         return [*rows, *(Row(metric, method.key, "warning", None, None, text) for text in texts)]
 
     def _choose(self, scene: Callable[[], Scene], name: str, method: Method) -> list[Row]:
-        """Choose a method's options, which hold for all scenes."""
+        """Tune a method's options, for all scenes."""
         metric = self.protocol.metrics[name]
         parts = {**self._parts(name, method), "method": method, "what": "tuning"}
         rows = self.cells.read(parts)
@@ -229,20 +229,20 @@ class _Runner:
 
     def _measure(self, case: Case, metric: Metric) -> list[Row]:
         if case.method.tune and case.method.key not in self.chosen:
-            raise WhenceError("its options could not be chosen")
+            raise WhenceError("the tuning of its options failed")
         rows = [*metric.measure(case), *case.resources()]
         kappa = getattr(case.fitted, "kappa_", None)
         return rows if kappa is None else [*rows, case.row(metric.name, "kappa", kappa)]
 
     def _whole(self, scene: Callable[[], Scene], names: list[str]) -> list[Row]:
-        """Facts about the scene, and what metrics measure of all methods together."""
+        """Return facts about the scene, and comparisons of all methods by metrics."""
         methods = [method for method in self.protocol.methods if not method.sweep]
         metrics = {name: self.protocol.metrics[name] for name in names}
         compared: dict[str, dict[str, Any]] = {}
         for name in (name for name, metric in metrics.items() if metric.compares):
             of_methods = {method.key: self.cells.scores(self._parts(name, method)) for method in methods}
             compared[name] = {key: scores for key, scores in of_methods.items() if scores is not None}
-        # A method that failed and now has scores makes another comparison.
+        # The comparison depends on which methods have scores.
         with_scores = {
             name: [[m.key, self._options(m)] for m in methods if m.key in scores]
             for name, scores in compared.items()
@@ -263,20 +263,20 @@ class _Runner:
         return {**method.options, **self.chosen.get(method.key, {})}
 
     def _parts(self, name: str, method: Method) -> dict[str, Any]:
-        """What a cell depends on, besides what all do."""
+        """Return what a cell depends on besides the common parts."""
         metric = self.protocol.metric(name, method)
         return {
             "what": "metric",
             "scene": self.protocol.scene(name),
             "metric": [name, metric, metric.depends(self.protocol)],
             "method": [method.key, self._options(method)],
-            # Of the user's own; ours is common to all cells.
+            # For a user's own; our code is common to all cells.
             "code of metric and method": Digest().of([type(metric), method.kind]),
         }
 
 
 def _first_costs(rows: list[Row]) -> list[Row]:
-    """Keep the first costs of a method: every metric that needs its scores has them."""
+    """Keep the first costs of a method: every metric that needs its scores records them."""
     first: dict[tuple[str, str], Row] = {}
     for row in rows:
         if row.metric == COSTS:
@@ -285,7 +285,7 @@ def _first_costs(rows: list[Row]) -> list[Row]:
 
 
 def _own_code(protocol: Protocol) -> str:
-    """Identify the data source, the network and the training, which may be the user's own."""
+    """Return the digest of the data source, the network and the training, which may be the user's own."""
     name, train = protocol.data.name, protocol.model.train
     data = SOURCES.get(name) if name in SOURCES else import_named("data.name", name)
     network = networks.find(protocol.model.name)
@@ -293,7 +293,7 @@ def _own_code(protocol: Protocol) -> str:
 
 
 def _finite(row: Row) -> Row:
-    """Return a row whose value JSON can hold."""
+    """Return a row whose value is finite or None, for JSON."""
     if row.value is None or math.isfinite(row.value):
         return row
     return row._replace(value=None, note=f"{row.note} not finite: {row.value}".strip())

@@ -1,4 +1,4 @@
-"""Fingerprints: of values, of code, and of what models and data sets are made of. No pickle."""
+"""Fingerprints of values, code, models and data sets. No pickle."""
 
 from whence.core.fingerprint.anatomy import anatomy, blueprint, comparable, notes, structure, without
 from whence.core.fingerprint.code import source

@@ -1,4 +1,4 @@
-"""What models, data sets and functions are made of, a line per part, so that two can say how they differ."""
+"""Descriptions of models, data sets and functions, one line per part, to show how two of them differ."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from torch.nn.modules import module as torch_modules
 from whence.core.fingerprint import code
 from whence.core.fingerprint.digest import Digest, full_name, state
 
-_LARGEST = 1 << 26  # bytes of an array in an attribute from which on it is sampled
+_LARGEST = 1 << 26  # bytes of an array above which it is sampled
 _PLAIN = int | float | str | bool | None
-_SHORT = 200  # letters of a value that is shown whole
+_SHORT = 200  # maximum length of a value shown in full
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 
 Lines = dict[str, str]
@@ -44,7 +44,7 @@ def structure(model: nn.Module) -> Lines:
 
 
 def blueprint(model: nn.Module) -> Lines:
-    """Describe of a model what stays the same in another place, another file and other library versions.
+    """Describe the parts of a model that are independent of folders, files and library versions.
 
     That is the name of every module's class, and the settings of each: numbers, and of torch's own modules
     and the user's also flags, words and arrays. Two blueprints are compared by ``comparable``.
@@ -67,25 +67,25 @@ def blueprint(model: nn.Module) -> Lines:
 
 
 def comparable(saved: Mapping[str, str], now: Mapping[str, str]) -> tuple[Lines, Lines]:
-    """Return two fingerprints without the settings that only one has, as other versions of libraries do."""
+    """Return two fingerprints without settings that only one of them has, as after library updates."""
     only = {key for key in saved.keys() ^ now.keys() if key.startswith("setting ")}
     return without(saved, only), without(now, only)
 
 
 def anatomy(thing: Any, name: str) -> Lines:
-    """Describe an object or a function in the same way; ``name`` is what the lines call it."""
+    """Describe an object or a function in the same way; ``name`` is its name in the lines."""
     description = _Description()
     description.thing(thing, name)
     return description.lines
 
 
 def notes(before: Mapping[str, str], after: Mapping[str, str]) -> frozenset[str]:
-    """Name the lines that a run has changed: notes that are taken whenever something runs."""
+    """Return the names of lines that a run has changed, such as counters."""
     return frozenset(key for key, _ in before.items() ^ after.items())
 
 
 def without(lines: Mapping[str, str], names: Collection[str]) -> Lines:
-    """Return the lines without those of some names."""
+    """Return the lines except those with some names."""
     return {key: line for key, line in lines.items() if key not in names}
 
 
@@ -99,7 +99,7 @@ class _Description:
     def module(self, name: str, module: nn.Module) -> None:
         children = ", ".join(module._modules)
         title, attributes = _title("module", name), state(module)
-        if type(module).__module__.startswith("torch."):  # which keep nothing of their own
+        if type(module).__module__.startswith("torch."):  # these have no attributes of their own
             inside = ", ".join(f"{key}={self.describe(value)}" for key, value in sorted(attributes.items()))
             self.lines[title] = f"{type(module).__qualname__}({inside}) [{children}]"
         else:
@@ -138,7 +138,7 @@ class _Description:
         packages = {"torch"}
         for kind in dict.fromkeys(kinds):
             full = full_name(kind)
-            # Of installed packages the version counts: they patch each other's classes when imported.
+            # Installed packages count by version: they patch each other's classes when imported.
             methods = [method for method in code.methods(kind) if code.is_own(method)]
             if methods:
                 parts = [code.of(method.__code__) for method in methods]
@@ -157,7 +157,7 @@ class _Description:
                 self.lines.setdefault(f"use of {name}", self.describe(value))
 
     def describe(self, value: Any) -> str:
-        """Print a plain value, and of others the type and a digest."""
+        """Format a plain value; other values by type and digest."""
         if isinstance(value, _PLAIN) or (
             isinstance(value, tuple | list) and len(value) < 9 and all(isinstance(v, _PLAIN) for v in value)
         ):

@@ -1,4 +1,4 @@
-"""What functions and classes do: their compiled code, and what they use from around them."""
+"""Digests of functions and classes: their compiled code, and what they use from outside."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 _BYTES = 32
-_codes: dict[int, tuple[types.CodeType, str]] = {}  # the code too, so that no other takes its id
+_codes: dict[int, tuple[types.CodeType, str]] = {}  # the code too, so that its id is not reused
 _PATHS = sysconfig.get_paths()
 _STANDARD = tuple(_PATHS[name] for name in ("stdlib", "platstdlib"))
-# This package too, wherever it lies: ``source`` stands for its code.
+# Includes this package, in any place: ``source`` represents its code.
 _INSTALLED = (*(_PATHS[name] for name in ("purelib", "platlib")), str(Path(__file__).parents[2]))
-# Of another Python or of the system, which a virtual environment may share.
+# Paths of another Python or of the system, which a virtual environment may share.
 _PACKAGES = {"site-packages", "dist-packages"}
 
 
 def of(code: types.CodeType) -> str:
-    """Digest compiled code: what it does, not where it stands or what its comments say."""
+    """Digest compiled code, independently of its place and comments."""
     if id(code) not in _codes:
         digest = hashlib.sha256(code.co_code)
         for names in (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars):
@@ -44,9 +44,9 @@ def _constant(value: Any) -> str:
 
 @functools.cache
 def source(*names: str) -> str:
-    """Digest the code of modules, and of all modules in packages, without comments and docstrings.
+    """Digest the code of modules and packages, without comments and docstrings.
 
-    What was computed by this code is kept under its digest, so that other code computes it again.
+    Results are cached under this digest, so that other code computes them again.
     """
     digest = hashlib.sha256()
     for name in names:
@@ -62,9 +62,9 @@ def source(*names: str) -> str:
 
 
 def methods(kind: type) -> list[types.FunctionType]:
-    """Return the functions of a class and of the classes it comes from, also those behind properties.
+    """Return the functions of a class and its base classes, including those of properties.
 
-    Those of the base of all torch modules are left out: packages change them when they are imported.
+    Those of torch's base class are left out: packages change them when they are imported.
     """
     functions = []
     for base in kind.__mro__[:-1]:
@@ -86,7 +86,7 @@ def _functions(value: Any) -> list[Any]:
 
 
 def constants(kind: type) -> dict[str, Any]:
-    """Return what the user's own classes keep besides functions, by name."""
+    """Return the attributes of the user's own classes besides functions, by name."""
     values: dict[str, Any] = {}
     for base in reversed(kind.__mro__[:-1]):
         if is_own(base):
@@ -101,7 +101,7 @@ def constants(kind: type) -> dict[str, Any]:
 
 
 def enclosed(function: types.FunctionType) -> dict[str, Any]:
-    """Return the values that a function encloses, by name."""
+    """Return the enclosed values of a function, by name."""
     values = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
@@ -112,14 +112,14 @@ def enclosed(function: types.FunctionType) -> dict[str, Any]:
 
 
 def around(function: types.FunctionType) -> list[Any]:
-    """Return what a function depends on besides its code: defaults, and what it encloses."""
+    """Return what a function depends on besides its code: defaults, and enclosed values."""
     return [function.__defaults__, function.__kwdefaults__, enclosed(function)]
 
 
 def uses(function: types.FunctionType) -> dict[str, Any]:
-    """Return what one of the user's own functions takes from its module, and from other modules of theirs.
+    """Return what a user's function uses from its module, and from other modules of theirs.
 
-    What comes from installed packages counts by its name: their versions stand for their code.
+    Objects of installed packages count by name: their versions represent their code.
     """
     if not is_own(function):
         return {}
@@ -149,13 +149,13 @@ def _names(code: types.CodeType) -> list[str]:
 
 
 def is_own(thing: Any) -> bool:
-    """Whether a function, class or module is the user's own, not Python's and of no installed package."""
+    """Return whether a function, class or module is the user's own, not from Python or a package."""
     file = _file(thing)
     return file is not None and not file.startswith((*_STANDARD, "<frozen")) and not _is_installed(file)
 
 
 def is_standard(kind: type) -> bool:
-    """Whether a class comes with Python."""
+    """Return whether a class is part of Python."""
     file = _file(kind)
     return file is None or (file.startswith(_STANDARD) and not _is_installed(file))
 

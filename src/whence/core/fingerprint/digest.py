@@ -20,14 +20,14 @@ from torch import Tensor, nn
 from whence.core.fingerprint import code
 
 _BLOCK = 1 << 24  # bytes hashed at a time
-_LONG = 1 << 12  # entries of a container from which on it is hashed as a whole
-_NODES = 200_000  # values looked at in all; of what lies beyond, the type is all that counts
+_LONG = 1 << 12  # entries of a container above which it is hashed at once
+_NODES = 200_000  # maximum number of values; beyond it only types count
 _PLAIN = (str, int, float, complex, bool, type(None))
 _NAMED = (enum.Enum, torch.dtype, torch.device, torch.layout, range, slice)
 
 
 class Digest:
-    """SHA-256 of nested values, the same in every process.
+    """SHA-256 of nested values, equal in every process.
 
     Parameters
     ----------
@@ -38,12 +38,12 @@ class Digest:
     def __init__(self, largest: int | None = None) -> None:
         self._hash = hashlib.sha256()
         self._largest = largest
-        self._within: set[int] = set()  # objects that are being looked at: a cycle ends there
-        self._known: dict[int, tuple[Any, str]] = {}  # the objects too, so that no other takes their id
+        self._within: set[int] = set()  # objects in progress, to stop at cycles
+        self._known: dict[int, tuple[Any, str]] = {}  # the objects too, so that their ids are not reused
         self._left = [_NODES]
 
     def add(self, value: Any) -> None:
-        """Add a value, with its type and shape, so that different values cannot look the same."""
+        """Add a value, with its type and shape, so that different values differ."""
         self._left[0] -= 1
         if isinstance(value, str):
             self._say(f"str {len(value)} {value}")
@@ -66,15 +66,15 @@ class Digest:
             self._say(self._part(value))
 
     def call(self, value: Any, name: str) -> None:
-        """Let an object count by a name wherever it is met, because it is looked at elsewhere."""
+        """Represent an object by a name, because it is digested elsewhere."""
         self._known[id(value)] = value, name
 
     def hexdigest(self) -> str:
-        """Return the digest of all that was added, in order."""
+        """Return the digest of all added values, in order."""
         return self._hash.hexdigest()[:32]
 
     def of(self, value: Any) -> str:
-        """Return the digest of one value alone; digests of its parts are reused."""
+        """Return the digest of one value; digests of its parts are reused."""
         part = self._fresh()
         part.add(value)
         return part.hexdigest()
@@ -103,7 +103,7 @@ class Digest:
             self.add(["objects", value.shape, value.tolist()])
         elif isinstance(value, Mapping):
             self._say(f"mapping {len(value)}")
-            # Of other mappings than dictionaries the items need not have a length.
+            # Items of other mappings need not have a length.
             if not (isinstance(value, dict) and self._whole(value.items())):
                 for key in sorted(value, key=str):
                     self.add(str(key))
@@ -128,14 +128,14 @@ class Digest:
             self.add(["function", full_name(value), *inside])
         elif isinstance(value, types.MethodType):
             self.add(["method", value.__func__, value.__self__])
-        elif hasattr(type(value), "tobytes") and hasattr(type(value), "size"):  # images and numpy's numbers
+        elif hasattr(type(value), "tobytes") and hasattr(type(value), "size"):  # images and numpy scalars
             self._say(f"{type(value).__name__} {getattr(value, 'mode', '')} {value.size}")
             self._hash.update(value.tobytes())
         else:
             self._object(value)
 
     def _whole(self, values: Collection[Any]) -> bool:
-        """Hash a long container of plain values at once, a hundred times faster; whether it is one."""
+        """Hash a long container of plain values at once, a hundred times faster; return whether it is one."""
         if len(values) <= _LONG:
             return False
         try:
@@ -154,10 +154,10 @@ class Digest:
 
     def _object(self, value: Any) -> None:
         kind = type(value)
-        # Looked up where nothing runs: what objects do when asked is up to them.
+        # Attributes are read without running code of the object.
         inside = getattr(value, "__dict__", {})
         wrapped = inside.get("__wrapped__") or inside.get("py_func")
-        if isinstance(wrapped, types.FunctionType):  # of functools.cache, of numba
+        if isinstance(wrapped, types.FunctionType):  # functools.cache and numba
             self.add([full_name(kind), wrapped])
         elif is_dataclass(value):
             self.add([kind, {field.name: getattr(value, field.name) for field in fields(value)}])
@@ -165,13 +165,13 @@ class Digest:
             self.add([kind, {**state(value), "weights": dict(value.state_dict(keep_vars=True))}])
         elif isinstance(value, Iterator) or not _has_state(value):
             self._text(value)
-        elif hasattr(kind, "columns") and hasattr(kind, "to_numpy"):  # a table of pandas
+        elif hasattr(kind, "columns") and hasattr(kind, "to_numpy"):  # a pandas table
             self.add([[str(name), value[name].to_numpy()] for name in value.columns])
         else:
             self.add([kind, state(value)])
 
     def _tensor(self, value: Tensor) -> None:
-        # numpy lacks some of torch's types, whose bytes serve as well.
+        # Some dtypes have no counterpart in numpy, but bytes suffice.
         self._say(f"tensor {value.dtype} {tuple(value.shape)}")
         if value.layout != torch.strided or value.is_meta or value.is_quantized:
             self._say(f"{value.layout} {value.device.type}")
@@ -191,7 +191,7 @@ class Digest:
             self._hash.update(block.reshape(-1).view(np.uint8).data)
 
     def _step(self, size: int) -> int:
-        """Of how many rows or numbers one is hashed."""
+        """The stride of the hashed rows or numbers."""
         return 1 if self._largest is None else max(1, size // self._largest)
 
     def _path(self, value: os.PathLike[Any]) -> None:

@@ -159,8 +159,13 @@ class Canvas:
         value = f"±{full:.3g}" if full else "all 0"
         self.text(x + width / 2, y + 0.125, value, ha="center", size=5, color=GREY)
 
-    def sample(self, x: float, y: float, size: float, sample: Sample, colour: str) -> None:
-        """Draw a picture or values in a square."""
+    def sample(
+        self, x: float, y: float, size: float, sample: Sample, colour: str, features: Sequence[int] = ()
+    ) -> None:
+        """Draw a picture or values in a square; of a table's row the chosen ``features`` with their names."""
+        if features:
+            self._row(x, y, size, sample, features, colour)
+            return
         axes = self.axes(x, y, size, size, colour)
         if sample.image is not None:
             axes.imshow(sample.image, cmap="gray", vmin=0, vmax=1, interpolation="antialiased")
@@ -169,14 +174,53 @@ class Canvas:
             self.bars(axes, values, float(np.abs(values).max(initial=0)), GREY)
 
     def relevance(
-        self, x: float, y: float, size: float, sample: Sample, relevance: Array, full: float
+        self,
+        x: float,
+        y: float,
+        size: float,
+        sample: Sample,
+        relevance: Array,
+        full: float,
+        features: Sequence[int] = (),
     ) -> None:
         """Draw a map on a picture or on values in a square; ``full`` is the relevance of the full colour."""
+        if features:
+            self._row(x, y, size, sample, features, FRAME, relevance, full)
+            return
         axes, values = self.axes(x, y, size, size, FRAME, 0.6), drawn(sample, relevance)
         if sample.image is not None:
             axes.imshow(heat(values, full, sample.image), interpolation="antialiased")
         else:
             self.bars(axes, values, full, np.where(values > 0, BLUE, ORANGE))
+
+    def _row(
+        self,
+        x: float,
+        y: float,
+        size: float,
+        sample: Sample,
+        features: Sequence[int],
+        colour: str,
+        relevance: Array | None = None,
+        full: float = 0.0,
+    ) -> None:
+        """Write a table row's features by name and value in a square, or draw their relevance as bars."""
+        assert sample.names is not None
+        assert sample.values is not None
+        self.axes(x, y, size, size, colour, 1 if relevance is None else 0.6)
+        pitch, zero, half = size / len(features), x + 0.77 * size, 0.2 * size
+        for i, j in enumerate(features):
+            middle = y + (i + 0.5) * pitch
+            self.text(x + 0.03, middle, sample.names[j], 0.52 * size, size=5)
+            if relevance is None:
+                self.text(
+                    x + size - 0.03, middle, f"{sample.values[j]:.3g}".replace("-", "−"), size=5, ha="right"
+                )
+            elif full:
+                part = float(relevance[j]) / full
+                self.rectangle(zero, middle - pitch / 4, half * part, pitch / 2, BLUE if part > 0 else ORANGE)
+        if relevance is not None:
+            self.rectangle(zero - 0.006, y + 0.02, 0.012, size - 0.04, GREY)
 
     def bars(self, axes: Axes, values: Array, full: float, colours: Any) -> None:
         """Draw values as bars up and down from 0, between −full and +full."""

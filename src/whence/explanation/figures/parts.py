@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from whence.core.display import number
-from whence.explanation.evidence import Contribution, Typicality
+from whence.explanation.evidence import Contribution
 from whence.explanation.figures.canvas import Canvas, Line
 from whence.explanation.record import Explanation
 from whence.pages.style import BLUE, GREY, INK, ORANGE, PALE_BLUE, PALE_ORANGE, one_line, percent, signed
@@ -27,10 +27,16 @@ def verdict(why: Explanation) -> list[Line]:
         )
     if why.label_kind == "label":
         lines += [(f"explained: {name}", BOLD), (f"probability {percent(outcome.probability or 0.0)}", QUIET)]
-    elif why.target != why.predicted or (len(why.class_names) > 1 and why.label_kind == "number"):
+    elif (
+        why.target != why.predicted
+        or why.against is not None
+        or (len(why.class_names) > 1 and why.label_kind == "number")
+    ):
         lines.append((f"explained: {name}", BOLD))
+    if why.against is not None:
+        lines.append((f"over: {one_line(why.class_names[why.against])}", BOLD))
     if why.typicality is not None and why.typicality.novel:
-        lines += [("⚠ nothing like this", BOLD), ("in the training set", BOLD)]
+        lines += [("⚠ unlike the", BOLD), ("training data", BOLD)]
     return lines
 
 
@@ -48,6 +54,7 @@ def caption(
     spread = "" if pair.spread is None else f" ± {number(pair.spread)}"
     canvas.text(x, y + 0.13, words.mark + signed(pair.score) + spread, ha=ha, **strong)
     lines = [f"{percent(pair.share)} of all {words.share[against]}", f"training sample {pair.index}"]
+    lines += [pair.alike_words] if pair.alike else []
     for j, line in enumerate(lines):
         canvas.text(x, y + 0.24 + 0.095 * j, line, ha=ha, size=5, color=GREY)
     return y + 0.145 + 0.095 * len(lines)
@@ -74,11 +81,12 @@ def balance(canvas: Canvas, why: Explanation, left: float, zero: float, right: f
         canvas.text(x, y + 0.35, f"of it shown: {percent(share)}", color=colour, ha=side, size=6)
     canvas.rectangle(zero - 0.006, y - 0.04, 0.012, 0.22, INK)
     canvas.text(zero, y + 0.23, f"sum: {signed(why.total)}", ha="center", size=6, weight="bold")
-    canvas.text(zero, y + 0.35, words.total.format(base=number(why.base)), ha="center", size=6)
+    canvas.text(zero, y + 0.35, words.total, ha="center", size=6)
+    canvas.text((left + right) / 2, y + 0.48, why.equation, right - left, ha="center", size=6, weight="bold")
 
 
 def legend(canvas: Canvas, why: Explanation, left: float, right: float, y: float) -> float:
-    """Write the sign convention, what the maps are, and how far to trust them; return the y below.
+    """Write the sign convention, what the maps are, and the checks; return the y below.
 
     They are in three columns, or below each other where these would be too narrow.
     """
@@ -93,7 +101,7 @@ def legend(canvas: Canvas, why: Explanation, left: float, right: float, y: float
         [
             (f"Maps by {one_line(why.method)}", BOLD),
             (f"of a pair: its {'score' if why.effect is None else 'effect'}, on either sample", QUIET),
-            (f"of the {words.output}: {_made_of(sums)}", QUIET),
+            (f"of the {words.output}: {_made_of(why)}", QUIET),
             (f"arriving at the input: {signed(sums['logit_map'])}", QUIET),
         ],
         [
@@ -102,8 +110,7 @@ def legend(canvas: Canvas, why: Explanation, left: float, right: float, y: float
             (f"{why.n_support:,} of {why.n_train:,} training samples", QUIET),
             (words.scored, QUIET),
             (f"relative duality gap {why.gap:.1e}", QUIET),
-            _agreement(why),
-            *_typicality(why.typicality),
+            *_checks(why),
         ],
     ]
     # Drawn letters lie on whole pixels, which makes text up to some per cent wider than measured.
@@ -123,29 +130,32 @@ def legend(canvas: Canvas, why: Explanation, left: float, right: float, y: float
     return y
 
 
-def _made_of(sums: dict[str, float]) -> str:
-    """Say what parts the output has."""
-    base = f"base {number(sums['base'])}, " if sums["base"] else ""
+def _made_of(why: Explanation) -> str:
+    """Say what parts the output has, or where scores are relative their sum."""
+    sums = why.sums
+    if why.relative:
+        return f"{signed(sums['features'])} of features, {signed(sums['bias'])} of no feature"
+    base = f"base value {number(sums['base'])}, " if sums["base"] else ""
     return f"{base}{signed(sums['features'])} of features, {signed(sums['bias'])} of bias"
 
 
-def _agreement(why: Explanation) -> Line:
-    outcome, words = why.verdict, why.words
+def _checks(why: Explanation) -> list[Line]:
+    """Say whether the surrogate agrees with the model, and whether the test resembles the training data."""
+    outcome, words, typicality = why.verdict, why.words, why.typicality
     other = one_line(outcome.surrogate)
     other = other if len(other) <= 16 else other[:15] + "…"
-    if outcome.agrees:
-        same = "predicts the model’s class" if why.label_kind == "class" else f"{words.says} {other}"
-        return f"the surrogate {same}", QUIET
-    return f"⚠ the surrogate {words.says} “{other}”: do not trust", BOLD
-
-
-def _typicality(typicality: Typicality | None) -> list[Line]:
-    """Say how typical the test is."""
-    if typicality is None:
-        return []
-    near = ", ".join(f"{one.index}" for one in typicality.neighbours)
-    far = f"further from its neighbours than {percent(typicality.share)}"
-    return [(far, QUIET), ("of training samples are from theirs", QUIET), (f"nearest: samples {near}", QUIET)]
+    ahead = f", {number(why.margin)} ahead" if why.margin is not None else ""
+    mark, style = ("✓", QUIET) if outcome.agrees else ("⚠", BOLD)
+    lines: list[Line] = [(f"{mark} the surrogate {words.says} “{other}”{ahead}", style)]
+    if not outcome.agrees:
+        lines.append(("    and the model does not", BOLD))
+    if typicality is not None:
+        mark, style = ("⚠ unlike", BOLD) if typicality.novel else ("✓ resembles", QUIET)
+        lines += [
+            (f"{mark} the training data: {typicality.compared}", style),
+            (f"nearest: samples {', '.join(str(one.index) for one in typicality.neighbours)}", QUIET),
+        ]
+    return lines
 
 
 def _measured(style: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ AROUND = 4
 # A gap of so few tokens is shown: the sign for it would take as much room.
 SHORT = 3
 GAP = " …"
-# Relevance on tokens that are no part of the text is reported from this share of all relevance.
+# Relevance on tokens that are not part of the text is reported from this share of all relevance.
 REPORTED = 0.1
 
 
@@ -42,7 +42,7 @@ class Texts:
         y = self._side(y, why.proponents, BLUE, f"▲ {why.words.side[0]}")
         y = self._side(y, why.opponents, ORANGE, f"▼ {why.words.side[1]}")
         balance(self.canvas, why, MARGIN, WIDTH / 2, WIDTH - MARGIN, y + 0.06)
-        y = legend(self.canvas, why, MARGIN, WIDTH - MARGIN, y + 0.66)
+        y = legend(self.canvas, why, MARGIN, WIDTH - MARGIN, y + 0.73)
         self.canvas.set_height(y + 0.06)
 
     def _test_text(self) -> float:
@@ -66,7 +66,7 @@ class Texts:
         """Write the pairs of one sign, the strongest first; return the y below."""
         canvas, why = self.canvas, self.why
         canvas.rectangle(MARGIN, y - 0.12, WIDTH - 2 * MARGIN, 0.008, colour)
-        title = f"{heading} “{why.class_names[why.target]}”"
+        title = f"{heading} {why.claimed[colour == ORANGE]}"
         canvas.text(MARGIN, y, title, WIDTH - 2 * MARGIN, size=8, weight="bold", color=colour)
         if not pairs:
             canvas.text(MARGIN, y + 0.2, "none", color=GREY)

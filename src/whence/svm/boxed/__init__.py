@@ -1,1 +1,1 @@
-"""Problems whose λ each lie in an interval of their own."""
+"""Problems whose λ have box constraints."""

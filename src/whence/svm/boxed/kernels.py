@@ -1,4 +1,4 @@
-"""Compiled loops of problems whose λ_ic each lie in an interval of their own.
+"""Compiled loops of problems whose λ_ic have box constraints.
 
 α = −λ is kept in compressed rows (``ptr``, ``outputs``, ``alpha``). t (N, K) are the targets, ``eps`` is the
 half-width of the tube in which an error costs nothing. Where ``one_sided``, λ_ic has the sign of t_ic: only
@@ -15,7 +15,7 @@ from whence.svm.loops import axpy, gather_scores, jit, random_below
 
 @jit
 def ends(t, one_sided, C):
-    """The least and the largest λ."""
+    """Return the smallest and the largest λ."""
     low = -C if not one_sided or t < 0.0 else 0.0
     high = C if not one_sided or t > 0.0 else 0.0
     return low, high
@@ -23,7 +23,7 @@ def ends(t, one_sided, C):
 
 @jit
 def best(u, shrink, square, low, high):
-    """The λ in [low, high] that is best for u·λ − shrink·|λ| − ½·square·λ²."""
+    """Return the λ in [low, high] that maximises u·λ − shrink·|λ| − ½·square·λ²."""
     if u > shrink:
         u -= shrink
     elif u < -shrink:
@@ -35,7 +35,7 @@ def best(u, shrink, square, low, high):
 
 @jit
 def apart(slope, lam, eps, low, high):
-    """How far λ is from moving, in the slope: below 0 it moves; −inf where it is between all ends."""
+    """Return the distance of λ from moving, in the slope: negative if it moves; −inf between all ends."""
     if lam != 0.0 and low < lam < high:
         return -np.inf
     if lam > 0.0:
@@ -49,7 +49,7 @@ def apart(slope, lam, eps, low, high):
 
 @jit
 def loss_of(s, t, eps, one_sided):
-    """The loss of a score and its slope in the score."""
+    """Return the loss of a score and its slope in the score."""
     short = t - s
     if short > eps and (t > 0.0 or not one_sided):
         return short - eps, -1.0
@@ -60,7 +60,7 @@ def loss_of(s, t, eps, one_sided):
 
 @jit
 def scaled_loss(stored, t, eps, one_sided, a):
-    """Σ loss and Σ d loss/da of the stored scores times a."""
+    """Return Σ loss and Σ d loss/da of the stored scores times a."""
     loss = 0.0
     slope = 0.0
     for i in range(stored.shape[0]):
@@ -74,7 +74,7 @@ def scaled_loss(stored, t, eps, one_sided, a):
 
 @jit
 def linear(ptr, outputs, alpha, t, eps):
-    """Σ_ic t_ic λ_ic − eps·|λ_ic|, and the largest |λ_ic|."""
+    """Return Σ_ic t_ic λ_ic − eps·|λ_ic|, and the largest |λ_ic|."""
     total = 0.0
     most = 0.0
     for i in range(len(ptr) - 1):
@@ -89,7 +89,7 @@ def linear(ptr, outputs, alpha, t, eps):
 def look(
     scores, rows, t, ptr, outputs, alpha, eps, one_sided, C, slack, stored, near, counts, moving, listed
 ):
-    """Losses of a block of scores, which are stored, and the outputs to keep: first those that stay.
+    """Compute losses of a block of scores, which are stored, and the outputs to keep: fixed ones first.
 
     Returns Σ loss, Σ d loss/d scale of W, the least s/t where ``one_sided``, else 0, how many samples have a
     λ between all ends, how many λ are, and how many outputs are listed.
@@ -145,7 +145,7 @@ def look(
 def descend(
     X, t, norms, rows, starts, stops, outputs, alpha, W, eps, one_sided, C, bias, epochs, slack, rng
 ):  # fmt: skip
-    """Dual coordinate descent over the samples and outputs that may move, which keeps W = Σ λ_i f_iᵀ.
+    """Dual coordinate descent over movable samples and outputs, which maintains W = Σ λ_i f_iᵀ.
 
     Samples that stay by more than ``slack`` drop out; it ends when an epoch gains little. Returns the number
     of products w·f taken.
@@ -203,7 +203,7 @@ def descend(
 
 @jit
 def project(centre, sigma, g, step, dg, t, rows, ptr, outputs, eps, one_sided, C, out):
-    """Write the α best for g·α − eps·|α| − (α − centre)²/2σ, g being g + step·dg, of listed outputs."""
+    """Write the α that maximises g·α − eps·|α| − (α − centre)²/2σ for listed outputs; g is g + step·dg."""
     for o in range(len(rows)):
         for p in range(ptr[o], ptr[o + 1]):
             low, high = ends(t[rows[o], outputs[p]], one_sided, C)
@@ -213,7 +213,7 @@ def project(centre, sigma, g, step, dg, t, rows, ptr, outputs, eps, one_sided, C
 
 @jit
 def slackness(alpha, g, t, rows, ptr, outputs, eps, one_sided, C):
-    """Σ of how far g·α − eps·|α| is below its largest, of listed outputs."""
+    """Return Σ of how far g·α − eps·|α| is below its maximum, for listed outputs."""
     total = 0.0
     for o in range(len(rows)):
         for p in range(ptr[o], ptr[o + 1]):

@@ -1,4 +1,4 @@
-"""Problems whose λ each lie in an interval of their own: numbers, labels that are on or off, one class."""
+"""Problems with box constraints on λ: regression, independent labels, one class."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from whence.svm.pairs import Kept, Pairs, small_int
 from whence.svm.passes import Rows
 from whence.svm.problem import Losses, Moving, Problem, Seen, joined
 
-_DIGITS = 2.0**-44  # of the largest λ, or of C: what is nearer to an end than that is at it
+_DIGITS = 2.0**-44  # relative to the largest λ, or to C: nearer values count as being at an end
 
 
 @dataclass(frozen=True)
@@ -41,21 +41,21 @@ class Boxed(Problem):
     """
 
     one_sided: ClassVar[bool]
-    """Whether only being short of the target costs, so that λ has the target's sign."""
+    """Whether only falling short of the target costs, so that λ has the target's sign."""
 
     targets: Doubles
     epsilon: float
 
     @classmethod
     def of(cls, features: npt.ArrayLike, targets: Doubles, C: float, bias: float, *more: Any) -> Self:
-        """Make the problem of features (N, d) and targets t (N, K) that are checked."""
+        """Make the problem for checked features (N, d) and targets t (N, K)."""
         X = inputs.check_features(features)
         sizes = inputs.check_sizes(X, C, bias)
         return cls(X, targets.shape[1], *sizes, np.ascontiguousarray(targets), *more)
 
     @property
     def strata(self) -> Ints:
-        """One group: numbers need no proportions."""
+        """One group: regression needs no strata."""
         return np.zeros(len(self.targets), np.int64)
 
     def copies(self) -> list[Ints]:
@@ -67,33 +67,33 @@ class Boxed(Problem):
 
     @property
     def trace(self) -> int:
-        """All scores."""
+        """Store all scores."""
         return self.n_outputs
 
     def begin(self, lam: csr_array) -> tuple[Kept, float]:
-        """α = −λ where that has the target's sign, if it must; also returns the largest |λ|."""
+        """Return α = −λ where λ has the target's sign, if it must; also return the largest |λ|."""
         outputs = lam.indices.astype(small_int(self.n_outputs))
         kept = Kept(lam.indptr.astype(np.int64), outputs, -lam.data.astype(np.float64))
         self.complete(kept, np.inf)
         return kept, self.linear(kept)[1]
 
     def complete(self, kept: Kept, C: float | None = None) -> None:
-        """Put every α into its interval."""
+        """Clip every α to its interval."""
         end, t = self.C if C is None else C, self._targets(kept.pairs)
         low, high = (np.where(self.one_sided & (sign * t < 0.0), 0.0, end) for sign in (-1.0, 1.0))
         np.clip(kept.alpha, -high, low, out=kept.alpha)
 
     def linear(self, kept: Kept) -> tuple[float, float]:
-        """Σ_ic t_ic λ_ic − ε|λ_ic| and the largest |λ_ic|."""
+        """Return Σ_ic t_ic λ_ic − ε|λ_ic| and the largest |λ_ic|."""
         total, most = kernels.linear(kept.ptr, kept.outputs, kept.alpha, self.targets, self.epsilon)
         return float(total), float(most)
 
     def coefficients(self, kept: Kept) -> Doubles:
-        """λ = −α."""
+        """Return λ = −α."""
         return -kept.alpha
 
     def sparse(self, kept: Kept) -> csr_array:
-        """λ in its intervals, and exactly at their ends where it all but is."""
+        """Return λ clipped to its intervals, exactly at an end if it is within rounding."""
         lam = -kept.alpha
         size = np.abs(lam)
         lam[size <= _DIGITS * size.max(initial=0.0)] = 0.0
@@ -106,7 +106,7 @@ class Boxed(Problem):
         return sparse
 
     def scaled_losses(self, traces: Floats, rows: slice, scale: float) -> tuple[float, float]:
-        """Σ loss and its slope, of scores times a scale."""
+        """Return Σ loss and its slope, for scores times a scale."""
         sums: tuple[float, float] = kernels.scaled_loss(
             traces[rows], self.targets[rows], self.epsilon, self.one_sided, scale
         )
@@ -117,7 +117,7 @@ class Boxed(Problem):
     def look(
         self, scores: Floats, rows: Ints, kept: Kept, slack: float, most: int, traces: Floats, near: Floats
     ) -> Seen:
-        """List the outputs whose λ is not zero, and all that are within the slack of moving."""
+        """List the outputs with nonzero λ, and all within the slack of moving."""
         counts, moving = np.empty((2, len(rows)), np.int32)
         listed = np.empty(scores.size, kept.outputs.dtype)
         *losses, free, pairs, used = kernels.look(
@@ -127,7 +127,7 @@ class Boxed(Problem):
         return Seen(Losses(*losses), free, pairs, counts, listed[:used].copy(), moving)
 
     def descend(self, moving: Moving, kept: Kept, W: Floats, epochs: int, slack: float, rng: Any) -> int:
-        """Soft thresholds and clipping, one λ_ic after the other."""
+        """Apply soft thresholds and clipping to one λ_ic after another."""
         visits: int = kernels.descend(
             self.features, self.targets, self.squared_norms, *moving, kept.outputs, kept.alpha, W,
             self.epsilon, self.one_sided, self.C, self.bias, epochs, slack, rng,
@@ -135,60 +135,60 @@ class Boxed(Problem):
         return visits
 
     def free(self, alpha: Doubles) -> Mask:
-        """Which α (P,) are between all ends: −C, 0 and C."""
+        """Return which α (P,) are strictly between the ends −C, 0 and C."""
         between: Mask = (alpha != 0.0) & (np.abs(alpha) < self.C)
         return between
 
     # Newton steps
 
     def _targets(self, pairs: Pairs) -> Doubles:
-        """The targets (P,) of some pairs."""
+        """Return the targets (P,) of some pairs."""
         targets: Doubles = self.targets[pairs.spread(pairs.rows), pairs.outputs]
         return targets
 
     def dual(self, alpha: Doubles, pairs: Pairs) -> Doubles:
-        """λ = −α."""
+        """Return λ = −α."""
         return -alpha
 
     def gradient(self, scores: Doubles, pairs: Pairs) -> Doubles:
-        """g_ic = w_c·f_i − t_ic, without what ε adds: that is in ``project`` and ``slackness``."""
+        """Return g_ic = w_c·f_i − t_ic without the ε term, which is in ``project`` and ``slackness``."""
         scores -= self._targets(pairs)
         return scores
 
     def rise(self, before: Doubles, after: Doubles, pairs: Pairs) -> float:
-        """The change of Σ_ic t_ic λ_ic − ε|λ_ic|."""
+        """Return the change of Σ_ic t_ic λ_ic − ε|λ_ic|."""
         change = np.vdot(self._targets(pairs), before - after)
         return float(change - self.epsilon * (np.abs(after) - np.abs(before)).sum())
 
     def typical(self, alpha: Doubles, pairs: Pairs) -> float:
-        """The mean size of the λ_ic that are not zero."""
+        """Return the mean size of the nonzero λ_ic."""
         sizes = np.abs(alpha[alpha != 0.0])
         return float(sizes.mean()) if len(sizes) else self.C
 
     def project(
         self, centre: Doubles, sigma: float, g: Doubles, t: float, dg: Doubles, pairs: Pairs, out: Doubles
     ) -> None:
-        """Soft thresholds of centre + σ (g + t·dg) by σ·ε, clipped."""
+        """Apply soft thresholds σ·ε to centre + σ (g + t·dg), clipped."""
         kernels.project(
             centre, sigma, g, t, dg, self.targets, *pairs, self.epsilon, self.one_sided, self.C, out
         )
 
     def slackness(self, alpha: Doubles, g: Doubles, pairs: Pairs) -> float:
-        """What g·α − ε|α| is below its largest."""
+        """Return how far g·α − ε|α| is below its maximum."""
         return float(kernels.slackness(alpha, g, self.targets, *pairs, self.epsilon, self.one_sided, self.C))
 
     def system(self, rows: Rows) -> OutputSystem:
-        """Systems of every output by itself."""
+        """Return the systems, one per output."""
         return OutputSystem(self, rows)
 
     def step_cost(self, free: int, pairs: int) -> float:
-        """Operations of one Newton step, with as many free samples at every output."""
+        """Return the operations of one Newton step, with equally many free samples per output."""
         K, D = self.shape
         return K * min(solve_cost(pairs / K, D))
 
 
 def solve_cost(n_free: float, D: int) -> tuple[float, float]:
-    """Operations of solving for one output with so many free samples, by their products and by features."""
+    """Return the operations of solving for one output, by products of free samples and by features."""
     return n_free**2 * D + n_free**3 / 3, n_free * D**2 + D**3 / 3
 
 
@@ -217,7 +217,7 @@ def _solve(F: Doubles, sigma: float, r: Doubles) -> Doubles:
     if n == 0:
         return r
     by_products, by_features = solve_cost(n, D)
-    # Where σ is past what float64 factorises, a little more on the diagonal makes a shorter step of it.
+    # If σ is too large for float64 factorisation, a larger diagonal makes a shorter step.
     for more in (0.0, 1e-12, 1e-8):
         try:
             if by_products < by_features:
@@ -233,7 +233,7 @@ def _solve(F: Doubles, sigma: float, r: Doubles) -> Doubles:
 
 
 def check_rows(name: str, values: npt.ArrayLike, n: int, n_outputs: int | None) -> Doubles:
-    """Return finite numbers (N,) or (N, K) as float64 (N, K), a row per sample, or raise."""
+    """Return finite numbers (N,) or (N, K) as float64 (N, K), one row per sample, or raise."""
     array = real_array(name, values)
     K = array.shape[1] if array.ndim == 2 else 1
     if n_outputs is not None:
@@ -275,7 +275,7 @@ class Hinges(Boxed):
 
     @property
     def strata(self) -> Ints:
-        """The rarest label that is on, counted from 1; 0 where none is."""
+        """The rarest label that is on, counted from 1; 0 if none is."""
         on = self.targets > 0
         rarity = np.where(on, 1.0 / np.maximum(on.sum(axis=0), 1), 0.0)
         return np.where(on.any(axis=1), rarity.argmax(axis=1) + 1, 0)
@@ -283,7 +283,7 @@ class Hinges(Boxed):
     def compare(
         self, parts: Iterable[tuple[Doubles, Doubles | None]], rows: Ints
     ) -> tuple[float, float | None]:
-        """The share of labels that are on or off in both, and the correlation of their logits."""
+        """Return the share of labels that agree, and the correlation of their logits."""
         scores, theirs = joined(parts)
         on = self.targets[rows] > 0 if theirs is None else theirs > 0
         agreement = float(((scores > 0) == on).mean())
@@ -304,20 +304,20 @@ class OneClassProblem(Boxed):
     def make(
         cls, features: npt.ArrayLike, targets: npt.ArrayLike, n_outputs: int | None, C: float, bias: float
     ) -> Self:
-        """Check features (N, d); targets say no more than how many there are."""
+        """Check features (N, d); only the number of targets matters."""
         return cls.of(features, np.ones((len(np.asarray(targets)), 1)), C, False, 0.0)
 
     def compare(
         self, parts: Iterable[tuple[Doubles, Doubles | None]], rows: Ints
     ) -> tuple[float, float | None]:
-        """The share of samples that are inside."""
+        """Return the share of samples that are inside."""
         scores, _ = joined(parts)
         return float((scores >= 1.0).mean()), None
 
 
 @dataclass(frozen=True)
 class EpsilonInsensitive(Boxed):
-    """Support vector regression of one or several numbers, each in units of its own.
+    """Support vector regression of one or several targets, each with its own scale.
 
     With t = (y − centre)/scale: min_W ½‖W‖² + C Σ_ic max(0, |t_ic − w_c·f_i| − ε), so that C and ε mean the
     same for targets in any units. λ and W are given times the scale, so that centre + W f is the prediction
@@ -349,7 +349,7 @@ class EpsilonInsensitive(Boxed):
     def compare(
         self, parts: Iterable[tuple[Doubles, Doubles | None]], rows: Ints
     ) -> tuple[float, float | None]:
-        """R² of the predictions, 0 where it is below that, and their rank correlation, means over outputs."""
+        """Return R² of the predictions, at least 0, and their rank correlation, means over outputs."""
         scores, theirs = joined(parts)
         predicted = scores + self.centre
         if theirs is None:
@@ -358,13 +358,13 @@ class EpsilonInsensitive(Boxed):
 
     @classmethod
     def error(cls, agreement: float, n: int) -> float:
-        """One standard error of R² on n rows, or 0.01 where that is more."""
+        """Return one standard error of R² on n rows, at least 0.01."""
         return max(0.01, 2.0 * float(np.sqrt(agreement / n)) * (1.0 - agreement))
 
 
 @dataclass(frozen=True)
 class Tube:
-    """Makes regressions with a tube of one width, of targets with given centres and scales.
+    """A factory of regressions with a given tube, for targets with given centres and scales.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Newton systems (I + σ Σ_i P_i ⊗ f_i f_iᵀ) x = r, by whichever of three methods is cheapest.
+"""Newton systems (I + σ Σ_i P_i ⊗ f_i f_iᵀ) x = r, by the cheapest of three methods.
 
 P_i is the projection onto the zero-sum vectors of the classes that sample i uses; only samples that use two
 or more, the free ones, take part. A class that stands for n has one row in place of n equal ones: times √n,
@@ -24,43 +24,43 @@ from whence.svm.pairs import Pairs, pointers
 from whence.svm.passes import Rows, add_up
 
 _STEPS = 10  # Newton steps that share one preconditioner
-# Costs of reading one number, in operations of a matrix product: in a product with the Hessian, and in a
+# Cost of reading one number, in operations of a matrix product: in a product with the Hessian, and in a
 # division by the preconditioner.
 _PRODUCT, _DIVISION = 16, 12
 _MAX_CG = 150
-_ROOM, _ROOM_SHARE = 1 << 24, 1 / 8  # bytes of a matrix: so many, or a share of the features'
-_ROWS = 1024  # samples whose features are held in float64 at a time
-_PRODUCTS = 128  # rows of products of samples that are held at a time
+_ROOM, _ROOM_SHARE = 1 << 24, 1 / 8  # maximum bytes of a matrix, or a share of the features'
+_ROWS = 1024  # samples in float64 at a time
+_PRODUCTS = 128  # rows of products of samples in memory at a time
 
 
 def room(features: Floats) -> float:
-    """Numbers that a matrix of a Newton step may have next to features (N, d)."""
+    """Return the maximum size of a matrix of a Newton step for features (N, d)."""
     return max(_ROOM, _ROOM_SHARE * features.nbytes) / 8
 
 
 def step_cost(
     n_free: float, n_pairs: float, shape: tuple[int, int], room: float, by_cg: float | None = None
 ) -> tuple[float, str]:
-    """Floating point operations of one Newton step by its cheapest method, and that method's name.
+    """Return the operations of one Newton step by its cheapest method, and that method's name.
 
     ``n_pairs`` is the rank Σ (classes in use − 1) of the Hessian's data part, ``room`` how many numbers a
     matrix may have, ``by_cg`` what conjugate gradients cost last time.
     """
-    # Conjugate gradients alone would not do. On 60,000 × 128 features of ten classes, to a gap of 1e-5 on one
-    # thread, they take 3.4 CPU seconds for 2.4 at C = 0.1 and 12.5 for 8.2 at C = 10; at C = 1000 they are at
-    # 3e-3 after 86, where the three ways together are done in 26.
+    # Conjugate gradients alone would not suffice. On 60,000 × 128 features of ten classes, to a gap of 1e-5
+    # on one thread, they take 3.4 CPU seconds instead of 2.4 at C = 0.1 and 12.5 instead of 8.2 at C = 10; at
+    # C = 1000 they are at 3e-3 after 86, where the three methods together finish in 26.
     K, D = shape
     costs = {"cg": min(_cg_cost(n_free + n_pairs, shape, room)) if by_cg is None else by_cg}
     if n_pairs**2 <= room:
         costs["gram"] = n_free**2 * D + n_pairs**3 / 3
-    if room >= (K * D) ** 2 / 2:  # of which half is touched
+    if room >= (K * D) ** 2 / 2:  # of which half is used
         costs["dense"] = 4 * n_pairs * D**2 + (K * D) ** 3 / 3
     method = min(costs, key=costs.__getitem__)
     return costs[method], method
 
 
 def _cg_cost(n_used: float, shape: tuple[int, int], room: float) -> tuple[float, float]:
-    """Operations of one Newton step by conjugate gradients, plain and preconditioned.
+    """Return the operations of one Newton step by conjugate gradients, plain and preconditioned.
 
     Some ninety products with the Hessian are needed, or fifteen with a preconditioner, which a few steps
     share, and for which there may be no room.
@@ -72,19 +72,19 @@ def _cg_cost(n_used: float, shape: tuple[int, int], room: float) -> tuple[float,
 
 
 def _iteration_cost(n_used: float, shape: tuple[int, int], conditioned: bool) -> float:
-    """Operations of one iteration of conjugate gradients."""
+    """Return the operations of one iteration of conjugate gradients."""
     K, D = shape
     return _PRODUCT * n_used * D + (_DIVISION * K * D**2 if conditioned else 0.0)
 
 
 def _build_cost(n_used: float, shape: tuple[int, int]) -> float:
-    """Operations of building the preconditioner."""
+    """Return the operations of building the preconditioner."""
     K, D = shape
     return 2 * n_used * D**2 + K * D**3
 
 
 class Split(NamedTuple):
-    """Samples that are split between classes: places[ptr[o]:ptr[o + 1]] of W are those of sample rows[o]."""
+    """Samples with several active classes: places[ptr[o]:ptr[o + 1]] of W are those of sample rows[o]."""
 
     rows: Ints  # (n,)
     ptr: Ints  # (n + 1,)
@@ -92,22 +92,22 @@ class Split(NamedTuple):
 
     @property
     def counts(self) -> Ints:
-        """How many classes each sample is split between, (n,)."""
+        """The number of active classes of each sample, (n,)."""
         return np.diff(self.ptr)
 
     def sums(self, values: Doubles) -> Doubles:
-        """Σ of one value per class (U,) over the classes of each sample, (n,)."""
+        """Sum one value per class (U,) over the classes of each sample, (n,)."""
         return np.asarray(np.add.reduceat(values[self.places], self.ptr[:-1]))
 
     def by_class(self, n_classes: int) -> list[Ints]:
-        """The places in ``rows`` of the samples that use each class, ascending."""
+        """Return the indices into ``rows`` of the samples that use each class, ascending."""
         order = np.argsort(self.places, kind="stable")
         owners = np.repeat(np.arange(len(self.rows)), self.counts)[order]
         return np.split(owners, np.cumsum(np.bincount(self.places, minlength=n_classes))[:-1])
 
 
 def split(rows: Rows, a: Doubles) -> Split:
-    """The samples of which more than one a (P,) is above 0."""
+    """Return the samples with more than one a (P,) above 0."""
     used = a > 0
     counts = np.add.reduceat(used, rows.pairs.ptr[:-1], dtype=np.int64)
     free = counts > 1
@@ -124,11 +124,11 @@ class NewtonSystem:
     def __init__(self, rows: Rows, times: Doubles) -> None:
         self.rows, self.times = rows, times
         self.roots, self.room = np.sqrt(times), room(rows.problem.features)
-        self.cost: float | None = None  # of the last solve by conjugate gradients, in operations
+        self.cost: float | None = None  # operations of the last solve by conjugate gradients
         self.blocks: BlockInverses | None = None
 
     def solve(self, a: Doubles, sigma: float, residual: Doubles, accuracy: float) -> Doubles:
-        """Solve for a residual (U, D), where a (P,) is above 0 for the classes that a row uses."""
+        """Solve for a residual (U, D), where a (P,) is above 0 for the classes of a row."""
         free = split(self.rows, a)
         n = len(free.rows)
         if n == 0:
@@ -139,12 +139,12 @@ class NewtonSystem:
             direct = by_gram if method == "gram" else by_dense
             try:
                 return direct(self.rows, free, self.roots, sigma, residual * roots) / roots
-            except LinAlgError:  # σ is past what float64 factorises; conjugate gradients need no factor
+            except LinAlgError:  # σ is too large for float64; conjugate gradients need no factor
                 pass
         return self.by_cg(free, sigma, residual * roots, accuracy) / roots
 
     def by_cg(self, free: Split, sigma: float, residual: Doubles, accuracy: float) -> Doubles:
-        """Conjugate gradients, whose products touch only the classes in use."""
+        """Solve by conjugate gradients, whose products touch only classes in use."""
         self._condition(free, sigma)
         blocks = self.blocks
         product = self._product(free, sigma)
@@ -155,9 +155,9 @@ class NewtonSystem:
             self.cost = (self.cost or 0.0) + each
             return product(V)
 
-        # On a shift common to all classes the Hessian is the identity.
+        # The Hessian is the identity on a shift common to all classes.
         shift = _shift(residual, self.roots)
-        # Exact in as many steps as there are unknowns; well beyond that only rounding is left.
+        # Exact in as many steps as there are unknowns; beyond that only rounding remains.
         x: Doubles
         x, _ = conjugate_gradients(
             counted, residual - shift, (lambda r: r) if blocks is None else blocks.divide, np.vdot,
@@ -166,14 +166,14 @@ class NewtonSystem:
         return x + shift
 
     def _condition(self, free: Split, sigma: float) -> None:
-        """Build the preconditioner where it pays, unless the one at hand was built for a similar σ."""
+        """Build the preconditioner if it pays, unless the present one was built for a similar σ."""
         shape, n_used = self.rows.shape, len(free.places)
         plain, preconditioned = _cg_cost(n_used, shape, self.room)
         if preconditioned >= plain:
             return
         stale = (self.cost or 0.0) > _build_cost(n_used, shape)
         if self.blocks is None or sigma > 30.0 * self.blocks.sigma or stale:
-            self.blocks = None  # there is room for one
+            self.blocks = None  # there is memory for one
             with suppress(LinAlgError):
                 self.blocks = BlockInverses(self.rows, self.times, free, sigma)
 
@@ -226,26 +226,26 @@ class BlockInverses:
         rows.parallel(one, range(K))
 
     def divide(self, V: Doubles) -> Doubles:
-        """V (K, D), without a common shift, divided by the blocks and centred again.
+        """Divide V (K, D), without its common shift, by the blocks, and centre it again.
 
-        The Hessian leaves a shift common to all classes unchanged, where the blocks are far from it.
+        The Hessian is the identity on a shift common to all classes, unlike the blocks.
         """
         quotient: Doubles = np.matmul(self.inverses, V[:, :, None])[:, :, 0]
         return quotient - _shift(quotient, self.roots)
 
 
 def _shift(V: Doubles, roots: Doubles) -> Doubles:
-    """The part of V (K, D) that is common to all classes."""
+    """Return the part of V (K, D) that is common to all classes."""
     return np.outer(roots, roots @ V / (roots @ roots))
 
 
 def by_gram(rows: Rows, free: Split, roots: Doubles, sigma: float, residual: Doubles) -> Doubles:
-    """Woodbury's identity: a system of the size of the data part's rank."""
+    """Solve by Woodbury's identity: a system of the size of the data part's rank."""
     at, ptr, places, values = zero_sum_bases(free, roots)
     F = rows.block(free.rows)
     n = len(at)
     gram = np.zeros((n, n))
-    for start in range(0, n, _PRODUCTS):  # by parts, so that only one matrix of this size is ever held
+    for start in range(0, n, _PRODUCTS):  # in parts, so that only one matrix of this size is in memory
         part = slice(start, start + _PRODUCTS)
         kernels.multiply_bases(F[at[part]] @ F.T, start, at, ptr, places, values, gram[part])
     gram[np.diag_indices(n)] += 1.0 / sigma
@@ -256,7 +256,7 @@ def by_gram(rows: Rows, free: Split, roots: Doubles, sigma: float, residual: Dou
 
 
 def by_dense(rows: Rows, free: Split, roots: Doubles, sigma: float, residual: Doubles) -> Doubles:
-    """The whole Hessian, (K·D) × (K·D)."""
+    """Build the full Hessian, (K·D) × (K·D)."""
     K, D = residual.shape
     H = np.zeros((K, D, K, D))
     share, users = sigma / free.sums(roots**2), free.by_class(K)
@@ -277,7 +277,7 @@ def by_dense(rows: Rows, free: Split, roots: Doubles, sigma: float, residual: Do
 
 
 def zero_sum_bases(free: Split, roots: Doubles) -> tuple[Ints, Ints, npt.NDArray[np.int32], Doubles]:
-    """Orthonormal (Helmert) bases of what is orthogonal to ``roots`` on each sample's classes.
+    """Return orthonormal (Helmert) bases of the complement of ``roots`` on each sample's classes.
 
     Only the last root may be other than 1. Returns the place in ``free.rows`` of each vector, and the vectors
     in compressed rows: where they begin, their classes and their values.
@@ -298,7 +298,7 @@ def zero_sum_bases(free: Split, roots: Doubles) -> tuple[Ints, Ints, npt.NDArray
 
 
 def cholesky_solve(matrix: Doubles, right: Doubles) -> Doubles:
-    """Solve a positive definite system by the matrix's lower half, which is overwritten."""
-    # LAPACK goes by columns: of the transpose it makes no copy.
+    """Solve a positive definite system with the matrix's lower half, which is overwritten."""
+    # LAPACK is column-major: passing the transpose avoids a copy.
     factor = cho_factor(matrix.T, lower=False, overwrite_a=True, check_finite=False)
     return cho_solve(factor, right, check_finite=False)

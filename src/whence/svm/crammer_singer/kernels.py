@@ -16,7 +16,7 @@ from whence.svm.loops import axpy, gather_scores, jit, random_below
 
 @jit
 def shift_to_simplex(v, times, classes, m, C):
-    """θ with Σ_c max(v_c − θ, 0) = C over the first m entries of v (Michelot's iteration)."""
+    """Return θ with Σ_c max(v_c − θ, 0) = C over the first m entries of v (Michelot's iteration)."""
     theta = v[0]
     for c in range(1, m):
         theta = max(theta, v[c])
@@ -37,7 +37,7 @@ def shift_to_simplex(v, times, classes, m, C):
 
 @jit
 def total_own(ptr, outputs, alpha, times):
-    """Σ_i λ_{i,y_i} and the largest λ_{i,y_i}.
+    """Return Σ_i λ_{i,y_i} and the largest λ_{i,y_i}.
 
     λ_y is Σ_{c ≠ y} α_c, not C − α_y: that would lose the digits of a small λ under a large C.
     """
@@ -54,7 +54,7 @@ def total_own(ptr, outputs, alpha, times):
 
 @jit
 def complete(ptr, outputs, alpha, times, C):
-    """Return the own class what the others leave of C."""
+    """Set α of the label to the remainder of C."""
     for i in range(len(ptr) - 1):
         left = C
         for p in range(ptr[i] + 1, ptr[i + 1]):
@@ -64,7 +64,7 @@ def complete(ptr, outputs, alpha, times, C):
 
 @jit
 def coefficients(ptr, outputs, alpha, times, out):
-    """λ of the kept classes."""
+    """Return λ of the kept classes."""
     for i in range(len(ptr) - 1):
         own = 0.0
         for p in range(ptr[i] + 1, ptr[i + 1]):
@@ -89,7 +89,7 @@ def sort_entries(indices, data, start, stop):
 
 @jit
 def quantise(ptr, outputs, alpha, times, C, grid, indptr, indices, data, fill):
-    """λ = C·e_y − α on a grid, in compressed rows; only counts unless ``fill``.
+    """Return λ = C·e_y − α on a grid, in compressed rows; only count entries unless ``fill``.
 
     Entries are multiples of ``grid`` small enough to add without rounding, so that rows sum to exactly zero;
     a sample wholly on one other class is at its bound, exactly (C, −C).
@@ -108,7 +108,7 @@ def quantise(ptr, outputs, alpha, times, C, grid, indptr, indices, data, fill):
                 total += times[outputs[p]] * k
                 if k > top:
                     largest, top = p, k
-        # Rounding in α can leave the sum a few steps above C.
+        # Rounding in α can leave the sum slightly above C.
         less = 0.0
         if total > most:
             less = np.ceil((total - most) / times[outputs[largest]])
@@ -135,8 +135,8 @@ def quantise(ptr, outputs, alpha, times, C, grid, indptr, indices, data, fill):
 
 @jit
 def largest(row):
-    """The largest of some numbers."""
-    # One maximum waits for the next; eight of them go side by side.
+    """Return the largest of some numbers."""
+    # Sequential maxima depend on each other; eight run in parallel.
     a = b = c = d = e = f = g = h = row[0]
     k = 0
     while k + 8 <= len(row):
@@ -157,14 +157,14 @@ def largest(row):
 
 @jit
 def above(s, start, stop, bar, values, classes, n):
-    """Take the classes from ``start`` to ``stop`` above a bar among the largest, of which n are known.
+    """Add the classes from ``start`` to ``stop`` above a bar to the n largest so far.
 
-    Returns how many there are now, and the bar, which rises once there is no more room.
+    Returns their number, and the bar, which rises once there is no more room.
     """
     most = len(values)
     for first in range(start, stop, 32):
         last = min(first + 32, stop)
-        if largest(s[first:last]) <= bar:  # which is quick to check
+        if largest(s[first:last]) <= bar:  # a fast check
             continue
         for c in range(first, last):
             if s[c] > bar:
@@ -181,7 +181,7 @@ def above(s, start, stop, bar, values, classes, n):
 
 @jit
 def look(scores, rows, ptr, outputs, alpha, slack, most, margins, near, counts, moving, listed):
-    """Losses of a block of scores, which are overwritten, and the classes that may move.
+    """Compute losses of a block of scores, which are overwritten, and the movable classes.
 
     A class may move when α_c > 0, or when its gradient is above the smallest one of those, less ``slack``; of
     the latter so many are listed as ``most`` says. The own class is listed whether or not it may move, and
@@ -241,7 +241,7 @@ def look(scores, rows, ptr, outputs, alpha, slack, most, margins, near, counts, 
         bar = lowest - slack
         own_moves = own_moves or own > bar
         if most > 0 and rest > bar - 1.0:
-            # Where all are alike, samples should not agree on the first ones.
+            # For equal scores, samples should not all choose the first classes.
             begin = i % K
             n, bar = above(s, begin, K, bar - 1.0, values, classes, 0)
             n, bar = above(s, 0, begin, bar, values, classes, n)
@@ -257,7 +257,7 @@ def look(scores, rows, ptr, outputs, alpha, slack, most, margins, near, counts, 
 
 @jit
 def scaled_loss(margins, a):
-    """Σ loss and Σ d loss/da of scores times a, by the margins."""
+    """Return Σ loss and Σ d loss/da of scores times a, by the margins."""
     loss = 0.0
     slope = 0.0
     for i in range(len(margins)):
@@ -269,10 +269,10 @@ def scaled_loss(margins, a):
 
 @jit
 def descend(X, y, norms, rows, starts, stops, outputs, alpha, W, times, C, bias, epochs, slack, rng):
-    """Dual coordinate descent over the samples and classes that may move, which keeps W = Σ λ_i f_iᵀ.
+    """Dual coordinate descent over movable samples and classes, which maintains W = Σ λ_i f_iᵀ.
 
     Samples that stay at a corner by more than ``slack`` drop out; it ends when an epoch gains little.
-    Returns the number of products w·f taken.
+    Returns the number of products w·f.
     """
     d = X.shape[1]
     n = len(rows)
@@ -311,7 +311,7 @@ def descend(X, y, norms, rows, starts, stops, outputs, alpha, W, times, C, bias,
                     top = g[c]
                 elif g[c] > second:
                     second = g[c]
-            # Relative to the largest g, so that v keeps its digits where C·‖f‖² is tiny.
+            # Relative to the largest g, so that v keeps its digits for tiny C·‖f‖².
             for c in range(m):
                 v[c] = a[c] + (g[c] - top) / A
             theta = shift_to_simplex(v, times, listed, m, C)

@@ -1,4 +1,4 @@
-"""The Crammer–Singer problem: one class of several, by the margin to the best of the others."""
+"""The Crammer–Singer problem: multiclass classification by the margin to the best other class."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class CrammerSinger(Problem):
         return cls(X, K, *inputs.check_sizes(X, C, bias), y)
 
     def merged(self) -> tuple[Self, Ints]:
-        """The problem with one class, the last, in place of all that have no sample, and each class's place.
+        """Return the problem with one class for all classes without samples, and each class's index in it.
 
         The primal is strictly convex and stays the same when two such classes change places, so the optimal W
         has the same row for all of them, and their mean λ is as good as any.
@@ -77,7 +77,7 @@ class CrammerSinger(Problem):
     def compare(
         self, parts: Iterable[tuple[Doubles, Doubles | None]], rows: Ints
     ) -> tuple[float, float | None]:
-        """The share of rows with the same class first, and the likeness of the logits."""
+        """Return the share of rows with the same predicted class, and the similarity of the logits."""
         labels, same, start, likeness = self.labels[rows], 0, 0, Likeness()
         for scores, theirs in parts:
             stop = start + len(scores)
@@ -88,27 +88,27 @@ class CrammerSinger(Problem):
             start = stop
         return same / start, likeness.value
 
-    def judge(self, rows: Ints, head: HeadLayer | None, lengths: Doubles | None = None) -> Judge:
-        """Return what compares one W after the other, where classes lack samples without all of their logits.
+    def judge(self, rows: Ints, head: HeadLayer | None, before: Floats | None = None) -> Judge:
+        """Return a comparison of any W with the head; classes without samples do not need all logits.
 
-        Each W must be of some of these samples, as ``choose_C`` solves it.
+        Each W must be a solution on some of these samples, as in ``choose_C``.
         """
         present = np.bincount(self.labels, minlength=self.n_outputs) > 0
         if self.n_outputs - int(present.sum()) < 2:
-            return super().judge(rows, head, lengths)
+            return super().judge(rows, head, before)
         read = self.features[rows]
-        before = read if lengths is None else read * lengths[rows, None]
-        return VocabularyJudge(read, self.labels[rows], present, head, before)
+        theirs = read if before is None else before[rows]
+        return VocabularyJudge(read, self.labels[rows], present, head, theirs)
 
     # Values
 
     @property
     def times(self) -> Doubles:
-        """How many classes each one stands for, (K,)."""
+        """The number of merged classes of each class, (K,)."""
         return np.append(np.ones(self.n_outputs - 1), self.multiplicity)
 
     def inner(self, A: Floats, B: Floats, outputs: Ints | None = None) -> float:
-        """Σ_c A_c·B_c of two arrays like W, (K, D), or like its rows of some classes."""
+        """Return Σ_c A_c·B_c of two arrays like W, (K, D), or like its rows of some classes."""
         total = super().inner(A, B)
         if self.multiplicity > 1 and (outputs is None or outputs[-1] == self.n_outputs - 1):
             total += (self.multiplicity - 1) * float(loops.inner(A[-1:], B[-1:]))
@@ -116,11 +116,11 @@ class CrammerSinger(Problem):
 
     @property
     def trace(self) -> int:
-        """A margin."""
+        """One value per sample: the margin."""
         return 1
 
     def begin(self, lam: csr_array) -> tuple[Kept, float]:
-        """α_ic = −λ_ic where that is above 0 and c is another class; also returns the largest λ_{i,y_i}."""
+        """Return α_ic = −λ_ic for positive values of other classes, and the largest λ_{i,y_i}."""
         N = len(self.labels)
         rows = np.repeat(np.arange(N), np.diff(lam.indptr))
         rival = (lam.indices != self.labels[rows]) & (lam.data < 0.0)
@@ -133,22 +133,22 @@ class CrammerSinger(Problem):
         return kept, self.linear(kept)[1]
 
     def complete(self, kept: Kept) -> None:
-        """Return the own class what the others leave of C."""
+        """Set α of the label to the remainder of C."""
         kernels.complete(kept.ptr, kept.outputs, kept.alpha, self.times, self.C)
 
     def linear(self, kept: Kept) -> tuple[float, float]:
-        """Σ_i λ_{i,y_i} and the largest λ_{i,y_i}."""
+        """Return Σ_i λ_{i,y_i} and the largest λ_{i,y_i}."""
         total, most = kernels.total_own(kept.ptr, kept.outputs, kept.alpha, self.times)
         return float(total), float(most)
 
     def coefficients(self, kept: Kept) -> Doubles:
-        """λ_ic = −α_ic of other classes, and of the own one what makes the sum 0."""
+        """Return λ_ic = −α_ic for other classes, and for the label what makes the sum 0."""
         lam = np.empty(len(kept.alpha))
         kernels.coefficients(kept.ptr, kept.outputs, kept.alpha, self.times, lam)
         return lam
 
     def sparse(self, kept: Kept) -> csr_array:
-        """λ on a grid so fine that it costs nothing and so coarse that row sums are exactly zero."""
+        """Return λ on a grid, fine enough to lose nothing and coarse enough for exact zero row sums."""
         grid = 2.0 ** (np.floor(np.log2(self.linear(kept)[1] or self.C)) - 44)
         indptr = np.zeros(len(kept) + 1, np.int64)
         fixed = kept.ptr, kept.outputs, kept.alpha, self.times, self.C, grid, indptr
@@ -158,7 +158,7 @@ class CrammerSinger(Problem):
         return csr_array((data, indices, indptr), shape=(len(kept), self.n_outputs))
 
     def scaled_losses(self, traces: Floats, rows: slice, scale: float) -> tuple[float, float]:
-        """Σ loss and its slope, by the margins s_y − s_c times a scale."""
+        """Return Σ loss and its slope, by the margins s_y − s_c times a scale."""
         sums: tuple[float, float] = kernels.scaled_loss(traces[rows, 0], scale)
         return sums
 
@@ -167,7 +167,7 @@ class CrammerSinger(Problem):
     def look(
         self, scores: Floats, rows: Ints, kept: Kept, slack: float, most: int, traces: Floats, near: Floats
     ) -> Seen:
-        """List the classes with α_c > 0, and those whose g comes within the slack of theirs."""
+        """List the classes with α_c > 0, and those whose g is within the slack of theirs."""
         most = min(most, self.n_outputs)
         room = int((kept.ptr[rows + 1] - kept.ptr[rows]).sum()) + most * len(rows)
         counts, moving = np.empty((2, len(rows)), np.int32)
@@ -179,7 +179,7 @@ class CrammerSinger(Problem):
         return Seen(Losses(loss, slope, margin), free, pairs, counts, listed[:used].copy(), moving)
 
     def descend(self, moving: Moving, kept: Kept, W: Floats, epochs: int, slack: float, rng: Any) -> int:
-        """α_i becomes the projection of α_i + g_i/‖f_i‖² onto its simplex, for one sample after the other."""
+        """Set α_i to the projection of α_i + g_i/‖f_i‖² onto its simplex, for one sample after another."""
         visits: int = kernels.descend(
             self.features, self.labels, self.squared_norms, *moving, kept.outputs, kept.alpha, W, self.times,
             self.C, self.bias, epochs, slack, rng,
@@ -195,24 +195,24 @@ class CrammerSinger(Problem):
         return own
 
     def dual(self, alpha: Doubles, pairs: Pairs) -> Doubles:
-        """λ_i = C·e_{y_i} − α_i."""
+        """Return λ_i = C·e_{y_i} − α_i."""
         lam = -alpha
         lam[pairs.ptr[:-1]] += self.C
         return lam
 
     def gradient(self, scores: Doubles, pairs: Pairs) -> Doubles:
-        """g_ic = w_c·f_i + [c ≠ y_i]."""
+        """Return g_ic = w_c·f_i + [c ≠ y_i]."""
         own = self._own(scores, pairs)
         scores += 1.0
         scores[pairs.ptr[:-1]] = own
         return scores
 
     def rise(self, before: Doubles, after: Doubles, pairs: Pairs) -> float:
-        """The change of Σ_i λ_{i,y_i}."""
+        """Return the change of Σ_i λ_{i,y_i}."""
         return float((self._own(before, pairs) - self._own(after, pairs)).sum())
 
     def typical(self, alpha: Doubles, pairs: Pairs) -> float:
-        """The mean λ_{i,y_i} of support vectors."""
+        """Return the mean λ_{i,y_i} of support vectors."""
         own = self.C - self._own(alpha, pairs)
         return float(own[own > 0].mean() if (own > 0).any() else self.C)
 
@@ -223,26 +223,26 @@ class CrammerSinger(Problem):
         kernels.project_rows(centre, sigma, g, t, dg, pairs.ptr, pairs.outputs, self.times, self.C, out)
 
     def inner_pairs(self, A: Doubles, B: Doubles, pairs: Pairs) -> float:
-        """Σ_ic A_ic B_ic of two arrays like α, (P,)."""
+        """Return Σ_ic A_ic B_ic of two arrays like α, (P,)."""
         if self.multiplicity == 1:
             return super().inner_pairs(A, B, pairs)
         return float(np.vdot(A * self.times[pairs.outputs], B))
 
     def slackness(self, alpha: Doubles, g: Doubles, pairs: Pairs) -> float:
-        """What α is below the best on the simplex."""
+        """Return how far α is below the maximum on the simplex."""
         best = float(np.maximum.reduceat(g, pairs.ptr[:-1]).sum())
         return self.C * best - self.inner_pairs(alpha, g, pairs)
 
     def repair(self, alpha: Doubles, pairs: Pairs) -> None:
-        """Scale rows to sum to C; one of which rounding left nothing, at an enormous C, is spread evenly."""
+        """Scale rows to sum to C; rows that rounding left empty, at a huge C, become uniform."""
         alpha[pairs.spread(np.add.reduceat(alpha, pairs.ptr[:-1]) == 0)] = 1.0
         sums = np.add.reduceat(alpha * self.times[pairs.outputs], pairs.ptr[:-1])
         alpha *= pairs.spread(self.C / sums)
 
     def system(self, rows: Rows) -> NewtonSystem:
-        """Systems in which P_i projects onto the zero-sum vectors of the classes that a sample uses."""
+        """Return the systems in which P_i projects onto the zero-sum vectors of a sample's classes."""
         return NewtonSystem(rows, self.times[rows.used])
 
     def step_cost(self, free: int, pairs: int) -> float:
-        """Operations of one Newton step over the split samples."""
+        """Return the operations of one Newton step over the split samples."""
         return step_cost(free, pairs, self.shape, room(self.features))[0]

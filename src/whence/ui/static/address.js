@@ -1,17 +1,17 @@
-// The address holds what is chosen: reloads, bookmarks and shared links show the same; "back" goes back.
+// The address holds the page's state: reloads, bookmarks and shared links show the same, and "back" works.
 
 const VIEWS = { "made-of": "made of", "would-change": "would change" };
 const TABS = ["start", "explore", "audit", "classes", "concepts", "whatif"];
 const TICKS = ["wrong", "disagree", "novel"];
 
-// What nothing in the address stands for.
+// The state of an empty address.
 export const plain = () => ({
   tab: "explore", test: null, pair: null, one: null, other: null, from: 0,
-  choice: { k: 5, target: null, C: null, question: "made of" },
+  choice: { k: 5, target: null, against: null, C: null, question: "made of" },
   query: { label: "", predicted: "", search: "", order: "number", wrong: false, disagree: false, novel: false, offset: 0 },
 });
 
-// What the address names, as far as there is such a thing; null or the default for the rest.
+// The state that the address names; null or the default for what it does not name or what does not exist.
 export function readAddress(info, hash = location.hash) {
   const words = new URLSearchParams(hash.slice(1)), found = plain(), last = info.classes.length - 1;
   const whole = (name, least = 0, most = 1e9) => /^\d{1,9}$/.test(words.get(name) ?? "") && +words.get(name) >= least && +words.get(name) <= most ? +words.get(name) : null;
@@ -21,6 +21,8 @@ export function readAddress(info, hash = location.hash) {
   const { choice, query } = found;
   Object.assign(choice, { k: whole("k", 1, 20) ?? 5, target: whole("class", 0, last), C: info.Cs.find((value) => String(value) === words.get("C")) ?? null,
     question: VIEWS[words.get("view")] ?? "made of" });
+  choice.against = !info.contrasts ? null : words.get("against") === "runner-up" ? "runner-up" : whole("against", 0, last);
+  if (choice.against === choice.target) choice.against = null;
   for (const name of ["label", "predicted"]) query[name] = whole(name, 0, last)?.toString() ?? "";
   for (const name of TICKS) query[name] = words.get(name) === "1";
   query.search = (words.get("search") ?? "").slice(0, 100);
@@ -30,14 +32,14 @@ export function readAddress(info, hash = location.hash) {
   return found;
 }
 
-// The view that the address names; of a test or a list that of predictions, of nothing the start.
+// The view that the address names: predictions for a test or a list, the start for an empty address.
 export function tabOf(hash = location.hash) {
   const words = new URLSearchParams(hash.slice(1)), listed = ["test", "skip", ...Object.keys(plain().query)];
   if (TABS.includes(words.get("tab"))) return words.get("tab");
   return listed.some((name) => words.has(name)) ? "explore" : "start";
 }
 
-// The address of what is chosen; ``part`` names what differs from the default, ``asked`` being words of what if.
+// The address of a state; ``part`` names what differs from the default, ``asked`` are the words of what if.
 export function addressOf(info, part) {
   const { tab, test, pair, one, other, from, choice, query, asked } = { ...plain(), ...part }, words = new URLSearchParams();
   const note = (name, value, plain) => { if (value !== plain && value !== null && value !== undefined) words.set(name, value); };
@@ -45,6 +47,7 @@ export function addressOf(info, part) {
   note("test", test, null);
   const of = { ...plain().choice, ...choice };
   note("class", of.target, null);
+  note("against", of.against, null);
   note("view", Object.keys(VIEWS).find((view) => VIEWS[view] === of.question), "made-of");
   note("C", of.C, info.C);
   note("k", of.k, 5);
@@ -60,7 +63,7 @@ export function addressOf(info, part) {
   return words.size ? `#${words}` : "#tab=explore";
 }
 
-// Another view, test, class, question or C is a step that "back" takes back; all else is written over.
+// Another view, test, class, question or C is a step in the history; other changes replace the address.
 export function writeAddress(info, state, over = false) {
   const address = addressOf(info, { ...state, query: state.list?.query, asked: state.whatIf?.words });
   if (location.hash === address) return;

@@ -1,9 +1,9 @@
-// What is asked in what if, as words of the address: ranges and rules, not thousands of places.
+// The question of what if in words of the address: ranges and rules, not thousands of indices.
 
-const LETTERS = 1500; // of the longest question that an address keeps
-const MARKS = 1000, GROUPS = 20; // that a question may have
+const LETTERS = 1500; // the longest question in an address
+const MARKS = 1000, GROUPS = 20; // the most that a question may have
 
-// Places in words, as 3_17_40-60.
+// Indices in words, such as 3_17_40-60.
 function rangesOf(places) {
   const found = [];
   for (const index of [...places].sort((a, b) => a - b)) {
@@ -20,7 +20,7 @@ function placesOf(words) {
   return found;
 }
 
-// A question in words of the address, a name and a value each; null where they are too long for it.
+// A question as names and values of the address; null if it is too long.
 export function askedWords({ remove, relabel, groups }) {
   const words = [], labels = [...new Set(Object.values(relabel))];
   if (remove.length) words.push(["without", rangesOf(remove)]);
@@ -29,7 +29,7 @@ export function askedWords({ remove, relabel, groups }) {
   return new URLSearchParams(words).toString().length > LETTERS ? null : words;
 }
 
-// What the address asks, of classes up to ``last``, as far as there is such a thing; null where it asks nothing.
+// The question in the address, with classes up to ``last``; null if there is none.
 export function readAsked(last, hash = location.hash) {
   const words = new URLSearchParams(hash.slice(1)), marks = new Map();
   const classOf = (text) => /^\d{1,9}$/.test(text) && +text <= last ? +text : undefined;

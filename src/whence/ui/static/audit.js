@@ -1,6 +1,6 @@
 // The audit queue with its marks.
 
-import { PAGE, fail, h, pager, progress, replace, roving, short } from "./dom.js";
+import { PAGE, count, fail, h, pager, progress, replace, roving, short } from "./dom.js";
 import { sampleView } from "./maps.js";
 
 const decisions = new Map(); // index → { label, decision, relabel }
@@ -33,14 +33,14 @@ function save() {
   URL.revokeObjectURL(link.href);
 }
 
-function suspect(row, names, looked, mark) {
+function suspect(row, names, looked, measure, mark) {
   const one = decisions.get(row.index), other = row.suggested !== row.label;
   const press = (decision, words, relabel = null) => h("button", { type: "button", tabindex: -1, "data-decision": decision, onclick: () => mark(row, decision, relabel),
     "aria-pressed": one?.decision === decision && one.relabel === relabel ? "true" : "false" }, words);
   return h("li", { "data-index": row.index, class: one ? "marked" : null, tabindex: -1, "aria-label": `Training sample ${row.index}, labelled ${names[row.label]}${one ? `, marked: ${one.decision}` : ""}` },
     h("div", { class: "suspect" }, sampleView(row.sample, `Training sample ${row.index}, labelled ${names[row.label]}`),
-      h("div", {}, h("p", {}, "labelled ", h("b", {}, names[row.label]), other ? [", rather ", h("b", {}, names[row.suggested])] : null),
-        h("p", { class: "quiet" }, `#${row.index}, score ${short(row.score)}`),
+      h("div", {}, h("p", {}, "labelled ", h("b", {}, names[row.label]), other ? [", suggested ", h("b", {}, names[row.suggested])] : null),
+        h("p", { class: "quiet" }, `#${row.index}, ${measure} ${short(row.score)}`),
         h("p", { class: "quiet" }, `${row.disagreeing} of the ${looked} nearest have another label`))),
     h("ul", { class: "neighbours", "aria-label": "Nearest with another label" }, row.neighbours.map((index, i) => h("li", {},
       sampleView(row.neighbour_samples[i], `Training sample ${index}, labelled ${names[row.neighbour_labels[i]]}`), h("span", {}, names[row.neighbour_labels[i]])))),
@@ -51,7 +51,7 @@ function suspect(row, names, looked, mark) {
 }
 
 export class AuditView {
-  // ``go(offset)`` shows another page, ``ask(marks)`` asks what would change by the marks; null where it cannot.
+  // ``go(offset)`` shows another page; ``ask(marks)`` shows what the marks would change, null if unsupported.
   constructor(box, source, info, names, go, ask) {
     Object.assign(this, { box, source, names, ask, offset: null, looked: 0, rows: [], key: `whence ${info.title} ${info.n_train}` });
     recall(this.key);
@@ -59,18 +59,18 @@ export class AuditView {
     this.marked = h("span", { class: "quiet", role: "status" });
     this.buttons = [h("button", { type: "button", id: "export", class: "primary", onclick: save }, "export marks as CSV"),
       h("button", { type: "button", onclick: () => { decisions.clear(); this.settle(); this.draw(); } }, "clear marks"),
-      ask ? h("button", { type: "button", id: "ask-marks", onclick: () => ask(this.marks()) }, "what if these marks") : null].filter(Boolean);
+      ask ? h("button", { type: "button", id: "ask-marks", onclick: () => ask(this.marks()) }, "what if with these marks") : null].filter(Boolean);
     this.pages = pager((step) => go(Math.max(0, this.offset + step * PAGE)));
     this.move = roving(this.list, "[data-index]");
     this.list.addEventListener("focusin", (event) => this.enter(event.target.closest("[data-index]")));
     replace(box, h("h2", {}, "Labels that may be wrong"),
       h("p", {}, "Training samples, those with the most suspicious labels first. Mark them and export the list.",
-        h("span", { class: "by-keys" }, " By keys: arrows go from one to the next, ", h("kbd", {}, "y"), " keeps, ", h("kbd", {}, "f"), " flags, ", h("kbd", {}, "x"), " removes, ", h("kbd", {}, "r"), " takes the suggested label.")),
+        h("span", { class: "by-keys" }, " Keys: arrows go to the next sample, ", h("kbd", {}, "y"), " keeps, ", h("kbd", {}, "f"), " flags, ", h("kbd", {}, "x"), " removes, ", h("kbd", {}, "r"), " takes the suggested label.")),
       h("p", { class: "pager" }, this.buttons.map((button) => [button, " "]).flat(), this.marked), this.list, this.pages.box);
     this.settle();
   }
 
-  // Marks as a question of what if: what is removed or flagged is gone.
+  // Marks as a what-if question: removed and flagged samples are removed.
   marks() {
     const number = new Map(this.names.map((name, c) => [name.whole, c])), marks = new Map();
     for (const [index, { decision, relabel }] of decisions)
@@ -84,7 +84,7 @@ export class AuditView {
     for (const button of this.buttons) button.disabled = !decisions.size;
   }
 
-  // Only the item that has the focus has its buttons in the order of the Tab key.
+  // Only the buttons of the focused item are in the tab order.
   enter(item) {
     if (item) for (const one of this.list.querySelectorAll("[data-index] button, [data-index] select")) one.tabIndex = item.contains(one) ? 0 : -1;
   }
@@ -106,10 +106,10 @@ export class AuditView {
   }
 
   suspect(row) {
-    return suspect(row, this.names, this.looked, (...all) => this.mark(...all));
+    return suspect(row, this.names, this.looked, this.measure, (...all) => this.mark(...all));
   }
 
-  // What keys do: mark the sample that has the focus, or the first, and go on to the next.
+  // The keys' actions: mark the focused sample, or the first, and move to the next.
   keys() {
     const item = this.list.querySelector("[data-index]:focus-within") ?? this.list.querySelector("[data-index]");
     const row = this.rows.find(({ index }) => index === +item?.dataset.index);
@@ -127,12 +127,12 @@ export class AuditView {
     const step = this.offset !== null;
     this.offset = offset;
     try {
-      await this.source.rank(progress(this.list, "Ranking: the surrogate is solved without each part of the samples in turn"));
+      await this.source.rank(progress(this.list, "Ranking labels: the surrogate is solved five times, each time without a fifth of the samples"));
       const found = await this.source.audit(offset, PAGE);
       if (offset !== this.offset) return;
-      Object.assign(this, { looked: found.n_neighbours, rows: found.rows });
+      Object.assign(this, { looked: found.n_neighbours, rows: found.rows, measure: found.ranking === "log-odds" ? found.ranking : "score" });
       this.draw();
-      this.pages.draw(offset, found.rows.length, found.total, `, ranked by ${found.ranking}; ${found.likely_wrong} are likelier wrong than right`);
+      this.pages.draw(offset, found.rows.length, found.total, `, ranked by ${found.ranking}; ${found.likely_wrong ? `${count(found.likely_wrong)} are` : "none is"} more likely wrong than right`);
       if (step) this.box.scrollIntoView();
     } catch (error) { this.offset = null; fail(this.list, error); }
   }

@@ -1,4 +1,4 @@
-// What if, for many training samples at once: choose them, solve, and see which tests change.
+// What if, for many training samples: choose them, solve, and list the tests that change.
 
 import { addressOf } from "./address.js";
 import { Name, PAGE, count, fail, h, pager, percent, progress, replace, roving, short, signed } from "./dom.js";
@@ -13,13 +13,13 @@ export class ChangesView {
     this.list = h("ol", { class: "training", "aria-label": "Training samples" });
     this.settle = roving(this.list, "button");
     this.pages = pager((step) => this.load(step));
-    this.to = h("select", { id: "training-to", "aria-label": "What becomes of them" });
+    this.to = h("select", { id: "training-to", "aria-label": "What happens to them" });
     this.which = h("select", { id: "training-which", "aria-label": "Which of them" });
-    this.asking = h("section", { class: "asking", "aria-label": "What is asked" });
+    this.asking = h("section", { class: "asking", "aria-label": "Chosen changes" });
     this.answer = h("div", {});
     whatIf.views.push(() => { replace(this.answer); this.drawAsking(); this.drawPicks(); });
     replace(box, h("h2", {}, "What if"),
-      h("p", {}, "Without these training samples, or with other labels: the surrogate is solved again, and every test is predicted again. The model itself is not retrained."),
+      h("p", {}, "Remove or relabel training samples. The surrogate is re-solved and predicts every test again. The model itself is not retrained."),
       h("div", { class: "two" },
         h("section", { "aria-label": "Training samples to change" }, h("h3", {}, "1. Choose training samples"),
           h("div", { class: "filters" }, h("label", {}, "search ", this.search), h("label", {}, "label ", this.label),
@@ -46,7 +46,7 @@ export class ChangesView {
     return this.load();
   }
 
-  // What can become of the samples that are listed.
+  // The changes offered for the listed samples.
   drawTo() {
     const before = this.to.value;
     replace(this.to, h("option", { value: "" }, "removed"), this.suspects.checked ? h("option", { value: "suggested" }, "labelled as suggested") : null, this.classes("labelled "));
@@ -109,12 +109,12 @@ export class ChangesView {
 
   drawAsking() {
     const { whatIf } = this;
-    replace(this.asking, whatIf.size ? whatIf.list() : h("p", { class: "quiet" }, "Nothing is chosen yet. Choose a class, a search, the audit’s findings or samples in the list, and add them."),
+    replace(this.asking, whatIf.size ? whatIf.list() : h("p", { class: "quiet" }, "Nothing is chosen yet. Choose a class, a search, the audit’s findings or samples from the list, and add them."),
       h("p", {}, h("button", { type: "button", class: "primary", id: "solve-all", disabled: !whatIf.size, onclick: () => this.solve() }, "see which tests change"), " ",
         whatIf.size ? h("button", { type: "button", onclick: () => whatIf.clear() }, "clear") : null));
   }
 
-  // ``asked`` says whether the visitor asked for it just now: then the focus goes to the answer.
+  // ``asked`` says whether the visitor clicked just now: then the answer gets the focus.
   async solve(asked = true) {
     const report = progress(this.answer, "Solving"), mark = this.answer.firstElementChild;
     try {
@@ -127,24 +127,25 @@ export class ChangesView {
 
   outcome(found) {
     const done = [found.n_removed ? `${count(found.n_removed)} removed` : "", found.n_relabelled ? `${count(found.n_relabelled)} relabelled` : ""].filter(Boolean).join(", ");
+    const known = found.before.accuracy !== null; // the labels of the tests
     const line = (title, value) => h("tr", {}, h("th", { scope: "row" }, title), h("td", {}, value(found.before)), h("td", {}, value(found.after)));
     return h("section", { class: "outcome" }, h("h3", { tabindex: -1 }, found.changed_tests ? `${count(found.changed_tests)} of ${count(found.n_tests)} tests change` : `None of the ${count(found.n_tests)} tests changes`),
-      h("p", {}, `With ${done}: now right ${count(found.fixed)}, now wrong ${count(found.broken)}, still wrong ${count(found.changed_tests - found.fixed - found.broken)}. Solved exactly in ${found.seconds.toFixed(2)} s.`),
+      h("p", {}, `With ${done}${known ? `: now right ${count(found.fixed)}, now wrong ${count(found.broken)}, still wrong ${count(found.changed_tests - found.fixed - found.broken)}` : ""}. Solved exactly in ${found.seconds.toFixed(2)} s.`),
       h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, ["the surrogate", "before", "after"].map((words) => h("th", { scope: "col" }, words)))),
-        h("tbody", {}, line("tests right", (one) => percent(one.accuracy)), line("support vectors", (one) => count(one.n_support)), line("duality gap", (one) => short(one.gap))))),
+        h("tbody", {}, known ? line("tests right", (one) => percent(one.accuracy)) : null, line("support vectors", (one) => count(one.n_support)), line("duality gap", (one) => short(one.gap))))),
       found.changed.length ? this.changed(found) : null);
   }
 
   changed(found) {
     const effects = found.changed[0].effect !== null;
-    return [h("p", { class: "quiet" }, "The logit of the class that each had: before and after; ",
-      h("b", {}, "τ"), ", the part of these training samples in it; ", h("b", {}, "effect"), ", its change as effects predict it",
+    return [h("p", { class: "quiet" }, "The logit of the former class, before and after; ",
+      h("b", {}, "τ"), ", the part of it from the changed training samples; ", h("b", {}, "effect"), ", its change as predicted by effects",
       effects ? "." : [". ", h("button", { type: "button", id: "fit-effects", onclick: () => this.withEffects() }, "fit effects")],
       found.changed.length < found.changed_tests ? ` The first ${count(found.changed.length)} are listed.` : ""),
     this.tests(found.changed, effects)];
   }
 
-  // The tests that change, the first of them at once.
+  // The tests that change; the first are shown, the others on request.
   tests(changed, effects) {
     const list = h("ol", { class: "changed" }, changed.slice(0, PAGE).map((one) => this.test(one, effects)));
     const rest = () => { list.append(...changed.slice(PAGE).map((one) => this.test(one, effects))); more.remove(); list.children[PAGE].querySelector("a").focus(); };
@@ -155,9 +156,9 @@ export class ChangesView {
   test(one, effects) {
     const address = addressOf(this.info, { test: one.row.index });
     return h("li", {}, h("a", { href: address, tabindex: -1 }, sampleView(one.row.sample, `Test sample ${one.row.index}`)),
-      h("div", {}, h("p", { class: "turn" }, this.names[one.came], " → ", h("b", {}, this.names[one.became])),
+      h("div", {}, h("p", { class: "turn" }, this.names[one.class_before], " → ", h("b", {}, this.names[one.class_after])),
         h("p", { class: "quiet" }, h("a", { href: address }, `#${one.row.index}`), ", ",
-          one.became === one.row.truth ? "now right" : one.came === one.row.truth ? "now wrong" : ["is ", new Name(one.row.verdict.truth ?? "unknown")]),
+          one.class_after === one.row.truth ? "now right" : one.class_before === one.row.truth ? "now wrong" : ["is ", new Name(one.row.verdict.truth ?? "unknown")]),
         h("dl", { class: "figures" }, this.figure("logit", `${signed(one.logits[0])} → ${signed(one.logits[1])}`), this.figure("τ", signed(one.tau)), effects ? this.figure("effect", signed(one.effect)) : null)));
   }
 

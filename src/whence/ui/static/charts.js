@@ -1,6 +1,6 @@
-// How the scores of all training samples add up.
+// Charts of how the scores of all training samples add up.
 
-import { count, h, short, signed, svg } from "./dom.js";
+import { count, glossed, h, short, signed, svg } from "./dom.js";
 
 export function balance(why) {
   const most = Math.max(why.evidence_for, -why.evidence_against, 1e-30);
@@ -9,13 +9,13 @@ export function balance(why) {
   return h("div", { class: "balance" },
     half(why.evidence_against, why.share_against, "against"), half(why.evidence_for, why.share_for, "for"),
     h("p", {}, h("span", { class: "against-ink" }, `${why.words.everything[1]}: ${signed(why.evidence_against)}`),
-      h("b", {}, why.question !== "made of" || why.n_members ? `sum ${why.words.total}: ${signed(why.total)}`
-        : why.label_kind === "number" ? `sum: ${signed(why.total)}, from ${short(why.base)} to ${short(why.logit)}` : `logit: ${signed(why.logit)}`),
+      h("b", {}, `sum${why.equation ? "" : ` ${why.words.total}`}: ${signed(why.total)}`),
       h("span", { class: "for-ink" }, `${why.words.everything[0]}: ${signed(why.evidence_for)}`)),
-    h("p", { class: "quiet" }, "The strong part of each bar is what the samples below hold."));
+    why.equation ? h("p", { class: "equation" }, ...glossed(`${why.equation[0].toUpperCase()}${why.equation.slice(1)}.`)) : null,
+    h("p", { class: "quiet" }, "The dark part of each bar is the share of the samples below."));
 }
 
-// Round levels between two values, some five of them.
+// About five round levels between two values.
 function rounds(low, high) {
   const rough = (high - low || 1) / 4, ten = 10 ** Math.floor(Math.log10(rough)), step = [1, 2, 2.5, 5, 10].find((by) => by * ten >= rough) * ten;
   const first = Math.ceil(low / step - 1e-9);
@@ -40,8 +40,8 @@ function chart(points, { title, low, high, unit, label }) {
   return h("figure", { class: "chart" }, h("figcaption", {}, title), drawing);
 }
 
-// What the running sum is to end at.
-const ends = (why) => signed(why.label_kind === "number" || why.n_members ? why.total : why.logit);
+// The ends of the running sum: from the base value, if there is one, to the output.
+const ends = (why) => why.equation ? `${signed(why.base)} to ${signed(why.logit)}` : signed(why.n_members ? why.total : why.logit);
 
 export function charts(why) {
   const sums = why.waterfall.map((p) => p[1]);
@@ -50,7 +50,7 @@ export function charts(why) {
     chart(why.waterfall, {
       title: `${why.words.running}, ${ends(why)}`,
       low: Math.min(0, ...sums), high: Math.max(0, ...sums), unit: short,
-      label: `${why.words.running}, ${ends(why)}: it ends at ${signed(why.total)}`,
+      label: `${why.words.running}, ${ends(why)}: it ends at ${signed(sums.at(-1))}`,
     }),
     chart(why.sparsity, {
       title: `${why.words.held}: ${count(half)} samples hold half of it`,

@@ -1,4 +1,4 @@
-// The classes: the evidence for each, which are confused, and two of them side by side.
+// The classes: the evidence for each, confusions, and two classes compared.
 
 import { addressOf } from "./address.js";
 import { Name, PAGE, count, fail, h, pager, part, percent, progress, replace, short, signed, some } from "./dom.js";
@@ -32,7 +32,7 @@ export class ClassesView {
   async load(offset) {
     if (offset === this.offset) return;
     this.offset = offset;
-    replace(this.list, h("p", { class: "busy", role: "status" }, "Counting …"));
+    replace(this.list, h("p", { class: "busy", role: "status" }, "Loading …"));
     try {
       const found = await this.source.classes(offset, PAGE);
       if (offset !== this.offset) return;

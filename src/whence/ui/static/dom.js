@@ -2,7 +2,7 @@
 
 const present = (child) => child !== null && child !== undefined;
 
-// A class's name: in words the ends of a long one, and all of it where one points at it.
+// A class's name: a long one is shortened to its ends, with all of it as a tooltip.
 export class Name {
   constructor(whole) {
     const letters = [...whole];
@@ -29,7 +29,7 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-// Text with the first of each word of the glossary as a control that shows its meaning; the page holds the list.
+// Text in which the first occurrence of each glossary term is a control that shows its meaning.
 export function glossed(text) {
   const terms = [...document.querySelectorAll(".glossary dd")], seen = new Set(), parts = [];
   const any = new RegExp(terms.map((term, i) => `(?<t${i}>${term.dataset.forms})`).join("|"), "g");
@@ -69,7 +69,7 @@ export function announce(words) {
 
 export const count = (n) => n.toLocaleString("en");
 
-// So many of something, which has an s where there are several.
+// A count and a noun, with a plural s.
 export const some = (n, word) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
 
 export function short(value) {
@@ -91,7 +91,7 @@ export const part = (share) => (share < 0 ? `−${percent(-share)}` : percent(sh
 
 export const side = (score) => (score >= 0 ? "for" : "against");
 
-// A list is one stop for the Tab key; arrows go from one of its items to the next. ``chosen`` is where one comes in.
+// A list is one tab stop; arrows move between its items. ``chosen`` is the item that Tab enters.
 export function roving(holder, selector) {
   const items = () => [...holder.querySelectorAll(selector)];
   const settle = (chosen) => items().forEach((item) => { item.tabIndex = item === chosen ? 0 : -1; });
@@ -108,7 +108,7 @@ export function roving(holder, selector) {
   return (chosen) => settle(chosen ?? items()[0]);
 }
 
-// How many items stand side by side.
+// The number of items per row.
 function across(items) {
   const below = items.findIndex((item) => item.getBoundingClientRect().top > items[0].getBoundingClientRect().top + 4);
   return below < 1 ? 1 : below;
@@ -116,7 +116,7 @@ function across(items) {
 
 export const PAGE = 24; // samples of a list at a time
 
-// Of pages of a list: how to go on, and what is seen.
+// The buttons and the range of a paged list.
 export function pager(load) {
   const earlier = h("button", { type: "button", onclick: () => load(-1) }, "earlier"), later = h("button", { type: "button", onclick: () => load(1) }, "later");
   const range = h("span", {}), box = h("p", { class: "pager" }, earlier, " ", range, " ", later);
@@ -128,7 +128,7 @@ export function pager(load) {
   return { box, draw };
 }
 
-// Say in ``box`` how far long work is, while it goes on.
+// Show the progress of long work in ``box``.
 export function progress(box, what) {
   const words = h("span", {}, what), bar = h("progress", { "aria-label": what });
   replace(box, h("div", { class: "busy working", role: "status" }, words, " ", bar));

@@ -1,12 +1,12 @@
-// The keyboard: which key does what in which view, and the help.
+// Keyboard shortcuts of each view, and their help.
 
 import { place } from "./dom.js";
 
-// Keys act where nothing is typed and no other element takes them.
+// Keys act unless the user types or another element handles them.
 const taken = (event) => event.ctrlKey || event.metaKey || event.altKey
   || event.target.closest?.("input:not([type=checkbox], [type=radio]), select, textarea, nav, dialog");
 
-// ``of(view)`` gives what keys do in a view, by their names.
+// ``of(view)`` returns the actions of a view by key.
 export function listenToKeys(view, of) {
   document.addEventListener("keydown", (event) => {
     if (taken(event)) return;

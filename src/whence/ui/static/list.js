@@ -16,14 +16,14 @@ export class TestList {
     place("search").addEventListener("input", (event) => this.ask({ search: event.target.value }));
     place("search").addEventListener("keydown", async (event) => {
       if (event.key !== "Enter") return;
-      await this.latest; // what is typed may be ahead of the list
+      await this.latest; // the list may be older than the search
       if (this.rows.length) choose(this.rows[0].index);
     });
     place("earlier").addEventListener("click", () => this.page(-1));
     place("later").addEventListener("click", () => this.page(1));
     place("unfilter").addEventListener("click", () => this.ask(plain().query));
     this.settle = roving(place("tests"), "button");
-    // Filters fold away where there is no room next to the list.
+    // Filters are folded where there is no room next to the list.
     const wide = matchMedia("(min-width: 56rem)"), fold = () => { place("filters").open = wide.matches; };
     wide.addEventListener("change", fold);
     fold();
@@ -33,7 +33,7 @@ export class TestList {
     return this.ask({ offset: Math.max(0, this.query.offset + step * PAGE) });
   }
 
-  // Ask for another list by what the visitor changes.
+  // Request another list after the visitor's changes.
   ask(changes = {}) {
     Object.assign(this.query, { offset: 0 }, changes);
     this.fill();
@@ -42,7 +42,7 @@ export class TestList {
     return this.latest;
   }
 
-  // Ask for the list that the address names, unless it is there.
+  // Request the list that the address names, unless it is shown already.
   follow(query) {
     const same = JSON.stringify({ ...this.query, ...query }) === JSON.stringify(this.query);
     if (same && this.drawn) return this.latest;
@@ -52,7 +52,7 @@ export class TestList {
     return this.latest;
   }
 
-  // Show what is asked for in the filters.
+  // Show the query in the filters.
   fill() {
     const { query } = this, none = plain().query;
     for (const id of ["label", "predicted", "order", "search"]) if (place(id).value !== query[id]) place(id).value = query[id];
@@ -96,7 +96,7 @@ export class TestList {
         row.verdict.agrees ? null : h("span", { class: "wrong" }, "surrogate disagrees")));
   }
 
-  // Show which test is chosen, which may be on another page.
+  // Mark the chosen test, which may be on another page.
   show(test) {
     this.chosen = test;
     const buttons = [...place("tests").querySelectorAll("button")], here = buttons.find((button) => +button.dataset.test === test);
@@ -105,7 +105,7 @@ export class TestList {
     this.settle(here);
   }
 
-  // Go to the next or the previous test; the focus goes along where it is in the list.
+  // Go to the next or the previous test; a focus inside the list moves along.
   async step(by) {
     const inside = place("tests").contains(document.activeElement), at = this.rows.findIndex((row) => row.index === this.chosen) + by;
     if (!this.rows[at]) {
@@ -118,7 +118,7 @@ export class TestList {
   }
 }
 
-// Scroll what holds an element so that it is seen, and never the page.
+// Scroll an element's containers until it is visible, but never the page.
 function reveal(element, ...holders) {
   for (const holder of holders) {
     const box = holder.getBoundingClientRect(), it = element.getBoundingClientRect();

@@ -1,4 +1,4 @@
-// The page: what is chosen, and how keys and clicks change it.
+// The page's state, and how keys and clicks change it.
 
 import { Name, announce, count, fail, glossed, h, percent, place, replace, roving, short } from "./dom.js";
 import { readAsked } from "./asked.js";
@@ -6,7 +6,7 @@ import { plain, readAddress, tabOf, writeAddress } from "./address.js";
 import { sampleView, scaleKey } from "./maps.js";
 import { source } from "./source.js";
 import { balance, charts } from "./charts.js";
-import { card, conceptStrip, doubtWords, drawMark, pairView, sentence, typicalityView, verdict } from "./panels.js";
+import { card, claim, conceptStrip, stabilityWords, drawMark, pairView, summary, treeView, typicalityView, verdict } from "./panels.js";
 import { AuditView } from "./audit.js";
 import { ClassesView } from "./classes.js";
 import { GalleryView } from "./gallery.js";
@@ -17,24 +17,30 @@ import { ChangesView } from "./changes.js";
 import { listenToKeys } from "./keys.js";
 
 const state = { ...plain(), info: null, names: [], list: null, whatIf: null, views: {}, own: null, why: null, wanted: "", shown: null, asked: 0,
-  solved: new Set(), fitting: null, fitted: !source.live, doubt: null, typicality: null };
+  solved: new Set(), fitting: null, fitted: !source.live, stability: null, typicality: null };
 const names = () => state.names;
-const PROMPT = 2000; // letters, from the end of a text, that a link takes along
+const PROMPT = 2000; // characters from the end of a text that a link contains
 
 function choose(test) {
   Object.assign(state, { test, own: null, pair: null });
-  state.choice.target = null;
+  forgetClasses();
   state.list.show(test);
   return explain();
 }
 
 function chooseOwn(body, type) {
   Object.assign(state, { own: { body, type, number: state.asked }, test: null, pair: null });
-  state.choice.target = null;
+  forgetClasses();
   return go({ tab: "explore" });
 }
 
-// ``over`` writes over the address, which named nothing, or not that.
+// Chosen classes hold for one test; the runner-up holds for all.
+function forgetClasses() {
+  state.choice.target = null;
+  if (state.choice.against !== "runner-up") state.choice.against = null;
+}
+
+// ``over`` replaces the address instead of adding a step to the history.
 async function explain(over = false) {
   const panel = place("explanation"), mine = ++state.asked, { C, question } = state.choice;
   panel.setAttribute("aria-busy", "true");
@@ -59,6 +65,7 @@ async function explain(over = false) {
   } catch (error) {
     if (mine !== state.asked) return;
     [state.choice.question] = state.info.questions;
+    state.choice.against = null;
     fail(panel, error);
     announce("");
   } finally {
@@ -66,29 +73,29 @@ async function explain(over = false) {
   }
 }
 
-// What is explained, to know whether it is there.
+// The key of the explanation that is wanted.
 const wanted = () => state.own ? `own ${state.own.number}` : JSON.stringify([state.test, state.choice]);
 
 const answer = (choice) => state.own ? source.own(state.own.body, state.own.type, choice) : source.explain(state.test, choice);
 
 function drawn(why) {
-  Object.assign(state, { why, doubt: null, typicality: null });
+  Object.assign(state, { why, stability: null, typicality: null });
   draw();
-  doubt(why);
+  stability(why);
   typicality(why);
 }
 
-// How typical the test is comes when the features of the training set are read, once.
+// Typicality arrives later: it needs the features of the training set, which are computed once.
 async function typicality(why) {
   if (!state.info.compares) return;
-  const found = await source.typicality(why, state.own).catch(() => null); // a hint, without which all else holds
+  const found = await source.typicality(why, state.own).catch(() => null); // optional
   if (why !== state.why || !found) return;
   state.typicality = found;
   replace(place("typicality"), typicalityView(found));
   sumUp();
 }
 
-// While effects are fitted, what the logit is made of can be looked at.
+// While effects are fitted, the page shows what the logit is made of.
 const meantime = () => state.why?.question === "made of" && state.why.test === state.test && !state.own;
 
 async function meanwhile(mine) {
@@ -99,7 +106,7 @@ async function meanwhile(mine) {
   place("explanation").removeAttribute("aria-busy");
 }
 
-// Effects are fitted once, in the background; whoever asks for them follows the same fit.
+// Effects are fitted once, in the background; all requests follow the same fit.
 function fitEffects() {
   if (state.fitting) return state.fitting;
   const box = place("fitting"), bar = place("fitting-bar"), words = place("fitting-words");
@@ -123,36 +130,36 @@ function stop() {
   source.stopEffects().catch(() => null); // it may have ended by itself
   state.choice.question = "made of";
   if (!meantime()) return explain();
-  state.asked += 1; // who waits for effects need not go on
+  state.asked += 1; // nobody waits for effects any more
   state.wanted = wanted();
   return writeAddress(state.info, state);
 }
 
-// How stable the samples are comes later than they do: the surrogate is solved on halves for it, once.
-async function doubt(why) {
-  if (why.question !== "made of" || why.label_kind !== "class" || why.n_members || why.test === null || why.C !== state.info.C) return;
-  const found = await source.doubt(why, state.choice.k).catch(() => null); // a hint, without which all else holds
+// Stability arrives later: it needs the surrogate solved on halves of the training set, once.
+async function stability(why) {
+  if (why.question !== "made of" || why.label_kind !== "class" || why.against !== null || why.n_members || why.test === null || why.C !== state.info.C) return;
+  const found = await source.stability(why, state.choice.k).catch(() => null); // optional
   if (why !== state.why || !found) return;
-  state.doubt = found;
+  state.stability = found;
   sumUp();
   for (const item of place("explanation").querySelectorAll(".card")) {
-    const line = item.querySelector(".doubt"), index = +item.dataset.pair;
-    line.textContent = doubtWords(found, index, true);
-    line.title = doubtWords(found, index);
+    const line = item.querySelector(".stability"), index = +item.dataset.pair;
+    line.textContent = stabilityWords(found, index, true);
+    line.title = stabilityWords(found, index);
   }
-  drawDoubt();
+  drawStability();
 }
 
 function sumUp() {
-  replace(place("sentence"), sentence(state.why, state.typicality?.reason, state.doubt?.reason));
+  replace(place("sentence"), summary(state.why, state.typicality?.check, state.stability?.check));
 }
 
-function drawDoubt() {
-  const line = place("pair").querySelector(".doubt"), words = doubtWords(state.doubt, state.shown?.index);
+function drawStability() {
+  const line = place("pair").querySelector(".stability"), words = stabilityWords(state.stability, state.shown?.index);
   if (line) { line.textContent = words; line.hidden = !words; }
 }
 
-// Which question the training samples answer.
+// The switch between the two questions.
 function questions(why) {
   if (!source.answersBoth || state.info.questions.length < 2) return null;
   const one = (question, id, words) => h("label", {}, h("input", { type: "radio", name: "question", id, checked: why.question === question,
@@ -164,17 +171,20 @@ function questions(why) {
 function controls(why) {
   if (!source.live) return null;
   const change = (changes) => { Object.assign(state.choice, changes); explain(); };
-  const target = h("select", { id: "target", onchange: (event) => change({ target: +event.target.value }) },
+  const target = h("select", { id: "target", onchange: (event) => change({ target: +event.target.value, against: +event.target.value === state.choice.against ? null : state.choice.against }) },
     names().map((name, c) => h("option", { value: c, title: name.whole, selected: c === why.target }, `${name}${c === why.predicted && why.label_kind === "class" ? " (predicted)" : ""}`)));
+  const against = () => h("select", { id: "against", onchange: ({ target: { value } }) => change({ against: value === "" || value === "runner-up" ? value || null : +value }) },
+    [["", "–"], ["runner-up", state.choice.against === "runner-up" ? `runner-up: ${names()[why.against]}` : "runner-up"]].map(([value, words]) => h("option", { value, selected: value === (state.choice.against ?? "") }, words)),
+    names().map((name, c) => c === why.target ? null : h("option", { value: c, title: name.whole, selected: c === state.choice.against }, `${name}`)));
   const k = h("input", { id: "k", type: "number", min: 1, max: 20, value: state.choice.k,
     onchange: (event) => change({ k: Math.max(1, Math.min(20, Math.round(+event.target.value) || 5)) }) });
   const Cs = why.question === "made of" ? state.info.Cs : [];
   const C = () => h("label", {}, "dense ", h("input", { id: "C", type: "range", min: 0, max: Cs.length - 1, step: 1, value: Cs.indexOf(why.C),
     "aria-valuetext": `C = ${short(why.C)}`, onchange: (event) => change({ C: Cs[+event.target.value] }) }), " sparse ", h("span", { class: "quiet" }, `C = ${short(why.C)}`));
-  return h("div", { class: "controls" }, h("label", {}, "explain ", target), h("label", {}, "pairs per side ", k), Cs.length ? C() : null);
+  return h("div", { class: "controls" }, h("label", {}, "explain ", target), state.info.contrasts && why.question === "made of" ? h("label", {}, "against ", against()) : null, h("label", {}, "pairs per side ", k), Cs.length ? C() : null);
 }
 
-// The way to the previous and the next test of the list.
+// Buttons to the previous and the next test of the list.
 function steps() {
   const one = (by, id, sign, words) => h("button", { type: "button", id, "aria-label": words, title: words, onclick: () => state.list.step(by) }, sign);
   return h("span", {}, one(-1, "previous-test", "←", "Previous test"), " ", one(1, "next-test", "→", "Next test"));
@@ -183,29 +193,29 @@ function steps() {
 function draw() {
   const { why, whatIf } = state, panel = place("explanation"), focus = document.activeElement?.id;
   const title = why.test === null ? "Your own sample" : `Test sample ${why.test}`, note = source.note(why.test);
-  // Only another pair is drawn again: a button that a click has begun on must still be there when it ends.
+  // Redraw only for another pair: a button must exist from the begin of a click to its end.
   const peek = (pair) => { if (pair !== state.shown) show(pair); };
   const actions = { choose: pin, peek };
   const column = (pairs, word, sign, at) => h("section", { class: "side" },
-    h("h3", { class: `${word}-ink` }, `${sign} ${why.words.side[at]} `, names()[why.target]),
+    h("h3", { class: `${word}-ink` }, `${sign} ${why.words.side[at]} `, ...claim(why, names(), at)),
     pairs.length ? h("ol", { class: "cards" }, pairs.map((pair) => card(pair, why, names(), whatIf?.of(pair.index), actions)))
       : h("p", { class: "quiet" }, "none"));
   const back = (event) => { if (!event.currentTarget.contains(event.relatedTarget)) peek(pinned()); };
   replace(panel,
     h("div", { class: "titled" }, h("div", { class: "steps" }, h("h2", {}, title), why.test === null ? null : steps()), controls(why)),
-    state.info.writes && source.live && why.sample.kind === "text" ? h("p", {}, h("a", { id: "go-on", href: `write?${new URLSearchParams({ prompt: why.sample.tokens.join("").trim().slice(-PROMPT) })}` }, "Have the model go on from this text")) : null,
+    state.info.writes && source.live && why.sample.kind === "text" ? h("p", {}, h("a", { id: "go-on", href: `write?${new URLSearchParams({ prompt: why.sample.tokens.join("").trim().slice(-PROMPT) })}` }, "Continue this text with the model")) : null,
     note ? h("p", { class: "note" }, h("b", {}, `${note.heading}. `), note.text) : null,
-    h("p", { id: "sentence" }, sentence(why)),
+    h("div", { id: "sentence" }, summary(why)),
     h("div", { class: "top" },
       h("figure", {}, sampleView(why.sample, `${title}, ${why.words.predicted} ${new Name(why.verdict.predicted)}`, why.logit_map, why.full.logit, "open"),
-        h("figcaption", {}, ...glossed("relevance for "), names()[why.target]), scaleKey(why.full.logit)),
+        h("figcaption", {}, ...glossed("relevance for "), ...claim(why, names(), 0)), scaleKey(why.full.logit)),
       h("div", {}, verdict(why, names()), balance(why))),
     questions(why),
     state.info.note ? h("p", { class: "quiet reach" }, state.info.note) : null,
     h("div", { class: "work" }, h("div", {},
       h("div", { class: "sides", onmouseleave: back, onfocusout: back },
         column(why.pairs.filter((pair) => pair.score > 0), "for", "▲", 0),
-        column(why.pairs.filter((pair) => pair.score <= 0), "against", "▼", 1)), h("section", { id: "strip" }), charts(why)),
+        column(why.pairs.filter((pair) => pair.score <= 0), "against", "▼", 1)), h("section", { id: "strip" }), treeView(why), charts(why)),
       h("aside", {}, h("section", { id: "pair", "aria-label": "Pair" }), whatIf && why.test !== null ? whatIf.basket : null)));
   roving(panel.querySelector(".sides"), ".card button")();
   place("sign-for").textContent = why.words.sign[0];
@@ -244,7 +254,7 @@ function show(pair) {
     pairView(pair, why, names()),
     source.hasConcepts(why, pair) && source.live ? h("p", {}, h("button", { type: "button", id: "pair-concepts", onclick: () => concepts(pair, true) }, "concepts of this pair")) : null,
     whatIf && why.test !== null ? whatIf.tools : null);
-  drawDoubt();
+  drawStability();
   if (focus) place(focus)?.focus({ preventScroll: true });
 }
 
@@ -272,7 +282,7 @@ function openView(name) {
   nav.scrollLeft = Math.max(0, here.offsetLeft - nav.offsetLeft - 40);
 }
 
-// Show a view, and in it what is chosen.
+// Show a view with the current state.
 function turn(name, over = false) {
   openView(name);
   const { one, other, from, views } = state;
@@ -280,11 +290,11 @@ function turn(name, over = false) {
   if (state.tab === "explore") ensure(over);
 }
 
-// Explain what is chosen, the first test of the list where none is, unless that is there.
+// Explain the chosen test, or the first of the list, unless it is shown already.
 function ensure(over) {
   if (state.test === null && !state.own) { state.test = state.list.rows[0]?.index ?? null; over = true; }
   state.list.show(state.test);
-  if (state.test === null && !state.own) return replace(place("explanation"), h("p", {}, "There are no such test samples."));
+  if (state.test === null && !state.own) return replace(place("explanation"), h("p", {}, "No test sample matches."));
   if (state.wanted !== wanted()) return explain(over);
   if (state.why) show(pinned());
   return writeAddress(state.info, state, over);
@@ -296,7 +306,7 @@ function go(changes) {
   turn(state.tab);
 }
 
-// What keys do in a view.
+// The keys' actions in a view.
 function acts(view) {
   if (view !== "explore") return view === "audit" ? state.views.audit?.keys() ?? {} : {};
   if (!state.why) return {};
@@ -336,38 +346,39 @@ function listen() {
   document.addEventListener("paste", pasted);
 }
 
-// Show what the address names: when the page is opened, and when the address changes.
+// Show the state of the address, when the page opens and when the address changes.
 async function follow() {
   const { hash } = location, found = readAddress(state.info, hash), { query } = found;
   if (found.test !== null && !source.has(found.test)) found.test = null;
   if (!source.answersBoth || state.info.questions.length < 2) [found.choice.question] = state.info.questions;
+  if (!source.live) found.choice.against = null;
   Object.assign(state, { ...found, own: null, query: null });
   const listed = state.list.follow(query);
   if (found.tab === "explore" || !place(found.tab)) await listed;
   if (hash !== location.hash) return; // another address came in between
   const asked = state.whatIf ? readAsked(state.names.length - 1, hash) : null, other = asked !== null && state.whatIf.take(asked);
   turn(found.tab, true);
-  if (state.whatIf?.size) writeAddress(state.info, state, true); // an address that asks nothing leaves what was asked
+  if (state.whatIf?.size) writeAddress(state.info, state, true); // an address without a question keeps the present one
   if (other && state.tab === "whatif") state.views.whatif.solve(false);
 }
 
-// What marks of the audit would change.
+// Show what the marks of the audit would change.
 function askMarks(marks) {
   state.whatIf.markAll(marks);
   go({ tab: "whatif", from: 0 });
 }
 
 function makeViews(info) {
-  const { names: called, views, whatIf } = state, page = (from) => go({ from });
+  const { names: classNames, views, whatIf } = state, page = (from) => go({ from });
   if (source.live) views.start = new StartView(place("start"), source, info);
   if (info.label_kind !== "class") return;
   for (const [name, words] of Object.entries(info.withheld)) if (place(name)) replace(place(name), h("h2", {}, place(`tab-${name}`).textContent), h("p", { class: "withheld" }, words));
   if (Object.keys(info.withheld).length) return;
-  views.audit = new AuditView(place("audit"), source, info, called, page, whatIf ? askMarks : null);
-  views.classes = new ClassesView(place("classes"), source, info, called, go);
+  views.audit = new AuditView(place("audit"), source, info, classNames, page, whatIf ? askMarks : null);
+  views.classes = new ClassesView(place("classes"), source, info, classNames, go);
   if (!source.live) return;
-  views.concepts = new GalleryView(place("concepts"), source, info, called, page);
-  views.whatif = new ChangesView(place("whatif"), source, info, called, whatIf, (report) => source.fitEffects(report).then(() => { state.fitted = true; }));
+  views.concepts = new GalleryView(place("concepts"), source, info, classNames, page);
+  views.whatif = new ChangesView(place("whatif"), source, info, classNames, whatIf, (report) => source.fitEffects(report).then(() => { state.fitted = true; }));
 }
 
 async function begin() {

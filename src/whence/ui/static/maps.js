@@ -1,16 +1,16 @@
-// Samples and relevance on them: pictures next to their maps, texts and values with relevance on them.
+// Samples with their relevance: pictures next to their maps, texts and values in colour.
 
 import { h, short, signed } from "./dom.js";
 
 const BLUE = [0, 114, 178];
 const ORANGE = [213, 94, 0];
-const PAPER = 249, LINES = 51; // the ground of maps, and how much darker the contours of their pictures are
+const PAPER = 249, LINES = 51; // the background of maps, and how much darker contours are
 
 function strength(value, full) {
   return full > 0 ? Math.max(-1, Math.min(1, value / full)) : 0;
 }
 
-// The pixels of a picture, once it is read.
+// The pixels of a decoded picture.
 async function pixels(src, width, height) {
   const image = new Image();
   image.src = src;
@@ -20,7 +20,7 @@ async function pixels(src, width, height) {
   return context.getImageData(0, 0, width, height).data;
 }
 
-// Where a picture changes, from 0 to 1 in each of its pixels.
+// The edges of a picture, from 0 to 1 in each pixel.
 function contours(data, width, height) {
   const grey = (x, y) => { const i = 4 * (y * width + x); return (data[i] + data[i + 1] + data[i + 2]) / 765; };
   const found = new Float32Array(width * height);
@@ -35,7 +35,7 @@ function contours(data, width, height) {
   return found.map((value) => Math.min(1, value / most));
 }
 
-// Relevance in colour: on paper with the contours of the picture, or, where that is chosen, over the picture.
+// Relevance in colour: on paper with the contours of the picture, or over the picture if that is switched on.
 function heat(sample, map, full) {
   const size = { width: map.width, height: map.height };
   const ground = h("canvas", { class: "ground", ...size, "aria-hidden": "true" }), canvas = h("canvas", { class: "heat", ...size, "aria-hidden": "true" });
@@ -57,7 +57,7 @@ function heat(sample, map, full) {
   return [ground, canvas];
 }
 
-// The tokens of a text from one place to another, each marked by its relevance; those of no text are empty.
+// The tokens of a text in a range, each coloured by its relevance; tokens without text are empty.
 function marked(tokens, map, full, from, to) {
   const found = [];
   for (let i = from; i < to; i++) {
@@ -71,7 +71,7 @@ function marked(tokens, map, full, from, to) {
   return found;
 }
 
-// The words of a text from a token on that have most relevance, as they are marked.
+// The most relevant words of a text from a token on, in their colours.
 function strongest(tokens, map, full, from) {
   const words = [], sums = new Map();
   for (let i = from; i < tokens.length; i++) {
@@ -79,7 +79,7 @@ function strongest(tokens, map, full, from) {
     words.at(-1).text += tokens[i];
     words.at(-1).value += map.values[i];
   }
-  for (const word of words) { // one that is there several times counts by its sum
+  for (const word of words) { // repeated words count by their sum
     const text = word.text.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, ""), key = text.toLowerCase();
     if (text) sums.set(key, { text: sums.get(key)?.text ?? text, value: (sums.get(key)?.value ?? 0) + word.value });
   }
@@ -87,9 +87,9 @@ function strongest(tokens, map, full, from) {
     [" ", h("span", { class: value > 0 ? "for" : "against", title: signed(value), "--strength": Math.abs(strength(value, full)).toFixed(2) }, text)]);
 }
 
-// A text with its headline; the rest is folded where ``folds`` is set, and begins below the headline elsewhere.
+// A text with its headline; ``folds`` folds the rest.
 function textView(sample, map, full, words, folds) {
-  const { tokens, headline } = sample, n = tokens.length, outside = map && Math.abs(map.outside) > 0.1 * map.values.reduce((sum, value) => sum + Math.abs(value), 0) ? h("span", { class: "quiet" }, `${signed(map.outside)} is on tokens of the model that are no part of the text.`) : null;
+  const { tokens, headline } = sample, n = tokens.length, outside = map && Math.abs(map.outside) > 0.1 * map.values.reduce((sum, value) => sum + Math.abs(value), 0) ? h("span", { class: "quiet" }, `${signed(map.outside)} is on special tokens outside the text.`) : null;
   const rest = marked(tokens, map, full, headline, n);
   const box = (...parts) => h("span", { class: "tokens", role: "group", "aria-label": words, dir: "auto" }, ...parts);
   if (!headline) return box(...rest, outside);
@@ -99,7 +99,7 @@ function textView(sample, map, full, words, folds) {
     h("details", { open: folds === "open" }, h("summary", {}, "the rest", map ? ", strongest:" : null, ...(map ? strongest(tokens, map, full, headline) : [])), ...rest), outside);
 }
 
-// Bars of values; with a map they are bars of relevance, and values are in the title.
+// Bars of values; with a map, bars of relevance with the values in the tooltip.
 function barView(sample, map, full, words) {
   const shown = (map ? map.values : sample.values).slice(0, 200);
   const most = map ? full : Math.max(...shown.map(Math.abs));
@@ -109,9 +109,20 @@ function barView(sample, map, full, words) {
     "--height": Math.abs(strength(value, most)).toFixed(3) })));
 }
 
-// A sample; of a picture with a map both, side by side. ``words`` say what it is to those who do not see it.
+// The row of a table, each feature with its name; with a map those of most relevance, and that.
+function rowView(sample, map, full, words) {
+  const order = sample.names.map((_, i) => i), n = 12;
+  const chosen = map ? order.toSorted((a, b) => Math.abs(map.values[b]) - Math.abs(map.values[a])).slice(0, n).toSorted((a, b) => a - b) : order.slice(0, n);
+  const rows = chosen.map((i) => h("div", {}, h("dt", {}, sample.names[i], map ? h("small", { class: "quiet" }, ` ${short(sample.values[i])}`) : null), map
+    ? h("dd", { class: map.values[i] > 0 ? "for" : "against", title: short(sample.values[i]), "--strength": Math.abs(strength(map.values[i], full)).toFixed(2) }, signed(map.values[i]))
+    : h("dd", {}, short(sample.values[i]))));
+  return h("dl", { class: "row", "aria-label": words }, ...rows, order.length > n ? h("div", { class: "quiet" }, h("dt", {}, `${order.length - n} more`)) : null);
+}
+
+// A sample; a picture with a map is shown next to it. ``words`` describe it to screen readers.
 export function sampleView(sample, words, map = null, full = 0, folds = "") {
   if (sample.kind === "text") return textView(sample, map, full, words, folds);
+  if (sample.names && sample.names.length === (map?.values ?? sample.values).length) return rowView(sample, map, full, words);
   if (sample.kind === "values") return barView(sample, map, full, words);
   const picture = (alt, ...over) => h("span", { class: `picture ${sample.width > 64 ? "smooth" : ""} ${over.length ? "mapped" : ""}`, "--ratio": `${sample.width} / ${sample.height}` },
     h("img", { src: sample.src, alt, width: sample.width, height: sample.height }), ...over);

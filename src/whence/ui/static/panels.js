@@ -1,54 +1,48 @@
 // The parts of an explanation.
 
-import { Name, count, glossed, h, percent, short, side, signed } from "./dom.js";
+import { Name, count, glossed, h, percent, short, side, signed, some } from "./dom.js";
 import { sampleView, scaleKey } from "./maps.js";
 
-const LEADS = { yes: "trust this explanation", care: "take this explanation with care", no: "do not trust this explanation" };
-const listed = (words) => words.length > 1 ? `${words.slice(0, -1).join(", ")} and ${words.at(-1)}` : words[0];
-
-// The longest that a sentence may become when what is not known yet is: its room is there from the start, and nothing jumps.
-const LATER = { typical: { trust: "care", words: "nothing like this is in the training set" }, stable: { trust: "yes", words: "its strongest samples are the same on halves of the training set" } };
-
-function parts(why, later) {
-  const reasons = [...why.summary.reasons, ...later.filter(Boolean)], levels = Object.keys(LEADS);
-  const trust = levels[Math.max(...reasons.map((one) => levels.indexOf(one.trust)))];
-  const doubts = reasons.filter((one) => one.trust !== "yes").sort((a, b) => (a.trust !== trust) - (b.trust !== trust));
-  const rest = reasons.filter((one) => one.trust === "yes"), words = (reasons) => listed(reasons.map((one) => one.words));
-  const others = doubts.length && rest.length ? `, although ${words(rest)}` : "";
-  return [trust, `${why.summary.claim}; `, LEADS[trust], `: ${words(doubts.length ? doubts : rest)}${others}.`];
+// The summary of an explanation: the claim, and one line per check. Typicality and stability arrive later; their room is reserved, so that
+// nothing jumps.
+export function summary(why, typical, stable) {
+  const [agrees, unknown, ...more] = why.summary.checks;
+  const waits = why.question === "made of" && why.label_kind === "class" && !why.n_members && why.test !== null;
+  const line = (check) => h("li", { class: check.passed === false ? "failed" : check.passed === null ? "quiet" : "" },
+    h("span", { "aria-hidden": "true" }, check.mark), " ", ...glossed(check.words));
+  return [h("p", { class: "claim" }, ...glossed(why.summary.claim)),
+    h("ul", { class: waits ? "checks three" : "checks" }, [agrees, typical ?? unknown, ...more, ...(stable ? [stable] : [])].map(line))];
 }
 
-// What an explanation comes to, in one sentence; how typical the test is and how stable its samples are follow when they are known.
-export function sentence(why, ...later) {
-  const [trust, claim, lead, reasons] = parts(why, later);
-  const longest = parts(why, why.n_members ? [] : [LATER.typical, why.question === "made of" ? LATER.stable : null]).slice(1).join("");
-  return h("span", { class: `summed ${trust}`, "data-longest": `⚠ ${longest}` }, h("span", {}, ...glossed(claim), h("b", {}, lead), ...glossed(reasons)));
-}
-
-// How the scores came about, each line with what it is about.
+// Facts about the scores, one named line each.
 export function certificate(why) {
-  const { agrees } = why.verdict, n = why.n_members, who = n ? `The mean of the ${n} surrogates` : "The surrogate", other = `${who} ${why.words.says} ${new Name(why.verdict.surrogate)}`;
+  const n = why.n_members;
   const lines = [
-    ["agreement", !agrees ? `${other}: do not trust this explanation.`
-      : why.label_kind === "class" ? `${who} predicts ${n ? "what the models together do" : "the model’s class"}.` : `${other}.`],
     ["accuracy", `${n ? "The largest of their relative duality gaps" : "Its relative duality gap"} is ${short(why.gap)}.`],
     ["samples", `${count(why.n_support)} of ${count(why.n_train)} training samples ${why.words.scored}.`],
     ["shown", `The samples below hold ${percent(why.share_for)} of ${why.words.everything[0]}, ${percent(why.share_against)} of ${why.words.everything[1]}.`],
     ["sum", n ? `Scores are means over ${n} models, each in units of the standard deviation of its own scores: they sum to no logit. ± is the standard deviation over the models. Maps by ${why.method}.` : why.question === "made of"
-      ? `${summed(why)}, of which the bias is ${signed(why.bias)}; the map holds ${signed(why.sums.logit_map)} of the other ${signed(why.sums.features)}, by ${why.method}.`
+      ? `${summed(why)} Of their sum ${signed(why.bias)} ${why.relative ? "comes from no feature of the input" : "is the bias"}; the map holds ${signed(why.sums.logit_map)} of the other ${signed(why.sums.features)}, by ${why.method}.`
       : `Effects are predicted ${why.effect}. Each is of one sample alone: together they are not the logit, ${signed(why.logit)}. Maps by ${why.method}.`],
   ];
-  return h("dl", { class: agrees ? "certificate" : "certificate broken" },
+  return h("dl", { class: "certificate" },
     lines.map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, ...glossed(text)))));
 }
 
-// What all scores add up to, in words.
+// What the scores sum to.
 function summed(why) {
-  if (why.label_kind !== "number") return `All scores sum to the logit, ${signed(why.logit)}`;
-  return `The prediction, ${short(why.logit)}, is a base of ${short(why.base)} and all scores, ${signed(why.total)}`;
+  if (!why.relative) return `The ${why.words.output} is the sum of all scores${why.base ? " and the base value" : ""}.`;
+  return `Scores say what sets this input apart from ${why.words.origin}, whose ${why.words.output} is the base value.`;
 }
 
-// Whether what is predicted is true: yes, no, or what is, where that is a matter of degree.
+// The target of the evidence: a class, or one class over another.
+export function claim(why, names, at) {
+  if (why.against === null) return [names[why.target]];
+  const [first, second] = at ? [why.against, why.target] : [why.target, why.against];
+  return [names[first], " over ", names[second]];
+}
+
+// Whether the prediction is right; for regression the true value.
 export function truth(right, text, words) {
   if (text === null) return null;
   if (right === null) return h("span", { class: "quiet" }, `${words} `, new Name(text));
@@ -61,15 +55,14 @@ export function verdict(why, names) {
   return h("div", { class: "verdict" },
     h("p", { class: "prediction" }, h("b", {}, new Name(said.predicted)), `${whole ? chance : ""} `,
       truth(said.right, said.truth, whole ? "labelled" : why.words.true)),
-    named ? h("p", {}, "Explained below: ", h("b", {}, names[why.target]), whole ? null : chance) : null,
+    named || why.against !== null ? h("p", {}, "Explained below: ", h("b", {}, ...claim(why, names, 0)), whole ? null : chance) : null,
     why.n_members ? null : h("div", { id: "typicality" }), certificate(why));
 }
 
-// How typical the test is of the training set, and the training samples that it is nearest to.
+// The training samples nearest to a test.
 export function typicalityView(found) {
   return h("div", { class: found.novel ? "typicality novel" : "typicality" },
-    h("p", {}, found.novel ? h("b", { class: "doubtful" }, `⚠ ${found.heading}. `) : `✓ ${found.heading}: `,
-      h("span", { class: "quiet" }, `${found.novel ? "It is " : ""}${found.detail}. Nearest:`)),
+    h("p", { class: "quiet" }, "Nearest training samples, by their features:"),
     h("ol", { class: "neighbours" }, found.neighbours.map((near) => {
       const label = new Name(near.label_text);
       return h("li", {}, sampleView(near.sample, `Training sample ${near.index}, labelled ${label}, near the test`), h("span", {}, label), h("span", {}, `sample ${near.index}`));
@@ -86,15 +79,15 @@ export function drawMark(card, mark, names) {
   card.querySelector(".mark").textContent = markWords(mark, names);
 }
 
-// The other question's answer for a training sample: an effect next to τ, τ next to an effect.
+// The answer to the other question for a training sample: an effect next to a score, or the reverse.
 function otherScore(pair, why) {
   const other = why.other_scores?.[why.pairs.indexOf(pair)];
   if (other === undefined) return "";
   const value = other === 0 ? "0" : signed(Number(other.toPrecision(2)));
-  return why.question === "made of" ? `effect ${value}` : `τ ${value}`;
+  return why.question === "made of" ? `effect ${value}` : `score ${value}`;
 }
 
-// A score, of an ensemble with the standard deviation over its members.
+// A score; for an ensemble with the standard deviation over its members.
 const scored = (pair) => `${signed(pair.score)}${pair.spread === null ? "" : ` ± ${short(pair.spread)}`}`;
 
 // One training sample. ``actions``: choose(pair) on a click, peek(pair) while the pointer or the focus is on it.
@@ -107,14 +100,37 @@ export function card(pair, why, names, mark, actions) {
       sampleView(pair.sample, words, pair.train_map, why.full.train),
       h("span", { class: "facts" },
         h("span", { class: "label" }, pair.differs ? h("span", { title: why.words.other }, "≠ ") : null, label),
-        h("span", { class: `score ${side(pair.score)}-ink` }, `${why.question === "made of" && !why.n_members ? "τ " : ""}${scored(pair)}`),
+        h("span", { class: `score ${side(pair.score)}-ink` }, scored(pair)),
         h("span", { class: "share", "--share": pair.share }),
         h("span", { class: "quiet" }, `${percent(pair.share)} of all ${why.words.share[pair.score >= 0 ? 0 : 1]}, sample ${pair.index}`),
+        pair.alike.length ? h("span", { class: "quiet", title: `samples ${pair.alike.join(", ")}` }, pair.alike_words) : null,
         why.other_scores ? h("span", { class: "quiet other-score", title: why.question === "made of" ? "How much higher the output is with this sample than without it" : "Its part of the logit" }, otherScore(pair, why)) : null,
-        why.question === "made of" && !why.n_members ? h("span", { class: "quiet doubt" }) : null,
+        why.question === "made of" && !why.n_members ? h("span", { class: "quiet stability" }) : null,
         h("span", { class: "mark" }))));
   drawMark(item, mark, names);
   return item;
+}
+
+// What the output is made of: base value, labels, and groups of similar samples below each.
+export function treeView(why) {
+  const { tree } = why;
+  if (!tree) return null;
+  const full = Math.max(Math.abs(tree.score), ...tree.parts.map((part) => Math.abs(part.score))) || 1;
+  const samples = (n) => some(n, "sample"), plain = (node) => node.level === "base" || node.level === "output";
+  const branch = (node) => h("div", { class: "branch" }, h("span", { class: "name" }, new Name(node.name)),
+    h("span", { class: `signed ${plain(node) ? "base" : side(node.score)} ${node.score < 0 ? "down" : "up"}`, "--length": Math.abs(node.score) / full }),
+    h("b", { class: plain(node) ? "" : `${side(node.score)}-ink` }, signed(node.score)),
+    h("span", { class: "quiet" }, node.level === "output" ? "sum" : node.level === "base" ? "" : samples(node.count)));
+  const group = (node) => h("li", {}, h("div", { class: "medoid" }, sampleView(node.sample, `Training sample ${node.index}, in the middle of the group`)),
+    h("div", {}, h("p", {}, h("b", { class: `${side(node.score)}-ink` }, signed(node.score)), ` ${samples(node.count)} like ${node.index}`, h("br"), h("span", { class: "quiet" }, `${percent(node.share)} of all groups`)),
+      h("ul", { class: "strongest" }, node.parts.filter((one) => one.level === "sample").map((one) =>
+        h("li", { title: `sample ${one.index}` }, sampleView(one.sample, `Training sample ${one.index} of the group`), h("span", { class: "quiet" }, signed(one.score)))))));
+  const groups = (nodes) => h("ul", { class: "groups" }, nodes.map((node) => node.level === "group" ? group(node)
+    : h("li", { class: "quiet" }, `${node.name} of ${samples(node.count)}: ${signed(node.score)}, ${percent(node.share)} of all groups`)));
+  const base = tree.parts.filter((part) => part.level === "base"), others = tree.parts.filter((part) => part.level !== "base");
+  const labels = () => others.map((node, i) => node.parts.length ? h("details", { open: i === 0 }, h("summary", {}, branch(node)), groups(node.parts)) : branch(node));
+  return h("section", { class: "tree" }, h("h3", {}, why.question === "made of" ? `What the ${new Name(tree.name)} is made of` : `By groups of samples: ${new Name(tree.name)}`),
+    h("p", { class: "quiet" }, ...glossed(tree.words)), base.map(branch), others.some((node) => node.level === "group") ? groups(others) : labels(), branch(tree));
 }
 
 // Both samples of a pair side by side, with their maps.
@@ -126,30 +142,32 @@ export function pairView(pair, why, names) {
     figure(why.sample, pair.test_map, why.full.test, `The test sample, with the relevance of training sample ${pair.index}`,
       [why.test === null ? "your sample" : `test sample ${why.test}`]),
     h("p", {}, h("b", { class: `${side(pair.score)}-ink` }, ...glossed(`${why.words.mark}${scored(pair)}`)),
-      `${why.question !== "made of" ? ": this sample" : why.label_kind === "number" ? "" : " is"} ${why.words.side[pair.score >= 0 ? 0 : 1]} `, h("b", {}, names[why.target]), ...partly(pair, why, names)),
-    h("p", { class: "doubt", hidden: true }));
+      `${why.question !== "made of" ? ": this sample" : why.label_kind === "number" ? "" : " is"} ${why.words.side[pair.score >= 0 ? 0 : 1]} `, h("b", {}, ...claim(why, names, pair.score >= 0 ? 0 : 1)), ...partly(pair, why, names)),
+    h("p", { class: "stability", hidden: true }));
 }
 
-// What the maps of a pair are of.
+// The explanation of a pair's maps.
 function partly(pair, why, names) {
-  const colours = why.label_kind === "number" ? "Blue parts pull up, orange ones pull down." : `Blue parts support ${names[why.target]}, orange ones contradict it.`;
+  const colours = why.label_kind === "number" ? "Blue parts pull up, orange ones pull down." 
+    : `Blue parts support ${names[why.target]}, orange ones ${why.against === null ? "contradict it" : names[why.against]}.`;
   const other = otherScore(pair, why), also = other ? `${why.question === "made of" ? "With this sample, compared with training without it" : "What the logit is made of"}: ${other}. ` : "";
   if (why.n_members) return [". ", colours];
-  if (why.question === "made of") return glossed(`; λ = ${signed(pair.coefficient)}. ${also}${colours}`);
+  const weight = why.against === null ? "λ" : "λ of the first class less that of the second";
+  if (why.question === "made of") return glossed(`; ${weight} = ${signed(pair.coefficient)}. ${also}${colours}`);
   return [`. ${also}The maps on both samples show the effect without the part of the bias.`];
 }
 
-// In how many halves of the training set a sample stays among the strongest, in words.
-export function doubtWords(doubt, index, short = false) {
-  const among = doubt?.among[index];
+// The number of halves of the training set in which a sample is among the strongest, in words.
+export function stabilityWords(stability, index, short = false) {
+  const among = stability?.among[index];
   if (among === undefined) return "";
-  return short ? `top ${doubt.k} in ${among} of ${doubt.halves} halves`
-    : `Among the top ${doubt.k} in ${among} of the ${doubt.halves} random halves of the training set that hold it.`;
+  return short ? `top ${stability.k} in ${among} of ${stability.halves} halves`
+    : `Among the top ${stability.k} in ${among} of the ${stability.halves} random halves of the training set that hold it.`;
 }
 
 export function conceptStrip(strip) {
   return [h("h3", {}, `Concepts of the pair with training sample ${strip.index}`),
-    h("p", { class: "quiet" }, ...glossed(`Parts of τ = ${signed(strip.score)} by concepts, which are directions of the features, the strongest first; `
+    h("p", { class: "quiet" }, ...glossed(`Parts by concepts of τ = ${signed(strip.score)}, the score before the average is subtracted. Concepts are directions of the features, the strongest first; `
       + `the bias adds ${signed(strip.bias)}. Beneath each, the support vectors that show it most.`)),
     h("div", { class: "concepts" }, strip.parts.map((part) => h("section", {},
       h("h4", {}, part.name, " ", h("span", { class: `${side(part.score)}-ink` }, signed(part.score))),
@@ -173,10 +191,10 @@ export function whatIfAnswer(answer, names) {
     h("p", { class: "quiet" }, `Solved exactly in ${answer.seconds.toFixed(2)} s. Over all ${count(answer.n_tests)} tests its class changes for ${count(answer.changed_tests)}.`));
 }
 
-// Whether the change that effects predict to first order holds when their surrogate is solved again.
+// Whether the first-order prediction of effects agrees with the re-solved surrogate.
 function firstOrder(found, name) {
   if (!found) return null;
   return h("p", { class: found.disagree ? "disagreed" : "agreed" },
-    h("b", {}, `Predicted by effects, the logit of ${name} changes by ${signed(found.predicted)} to first order, ${signed(found.exact)} solved again. `),
+    h("b", {}, `Predicted by effects, the logit of ${name} changes by ${signed(found.predicted)} to first order, ${signed(found.exact)} re-solved. `),
     found.disagree ? "The two disagree: rely on the second." : "They agree.", " Effects use another surrogate, on features of several layers.");
 }

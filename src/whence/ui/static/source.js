@@ -1,9 +1,9 @@
-// The page's data, from the machine that serves it, or from the page itself.
+// The page's data, from the server or from the page itself.
 
 const embedded = document.getElementById("data");
 const stored = embedded ? whole(JSON.parse(embedded.textContent)) : null;
 
-// A picture is in the page once; put it where its place is named.
+// Each picture is in the page once; replace its index by the picture.
 function whole(data) {
   const put = (value) => {
     if (value === null || typeof value !== "object") return;
@@ -18,7 +18,7 @@ export const source = stored ? {
   info: async () => stored.info,
   tests: async (query) => {
     const word = query.search.trim().toLowerCase();
-    const named = ({ verdict }) => [verdict.truth, verdict.predicted].some((text) => text.toLowerCase().includes(word));
+    const named = ({ verdict }) => [verdict.truth ?? "", verdict.predicted].some((text) => text.toLowerCase().includes(word));
     const rows = stored.rows.filter((row) =>
       (query.label === "" || row.truths.includes(+query.label)) && (query.predicted === "" || row.predictions.includes(+query.predicted))
       && (!query.wrong || row.verdict.right === false) && (!query.disagree || !row.verdict.agrees) && (!query.novel || row.novel)
@@ -30,7 +30,7 @@ export const source = stored ? {
   has: (test) => test in stored.explanations,
   explain: async (test, choice) => (choice.question === "would change" && source.answersBoth ? stored.changes : stored.explanations)[test],
   fitEffects: async () => null,
-  doubt: async (why) => stored.doubts[why.test],
+  stability: async (why) => stored.stability[why.test],
   typicality: async (why) => stored.typicality[why.test],
   note: (test) => stored.notes[test],
   hasConcepts: (why, pair) => why.question === "made of" && stored.concepts[why.test]?.index === pair.index,
@@ -54,13 +54,13 @@ export const source = stored ? {
   note: () => undefined,
   explain: (test, choice) => ask(`api/tests/${test}/explanation?${chosen(choice)}`),
   own: (body, type, choice) => ask(`api/explanation?${chosen(choice)}`, { method: "POST", body, headers: { "content-type": type } }),
-  doubt: (why, k) => ask(`api/tests/${why.test}/stability?${new URLSearchParams({ k, target: why.target })}`),
+  stability: (why, k) => ask(`api/tests/${why.test}/stability?${new URLSearchParams({ k, target: why.target })}`),
   typicality: (why, own) => own ? ask("api/typicality", { method: "POST", body: own.body, headers: { "content-type": own.type } }) : ask(`api/tests/${why.test}/typicality`),
   fitEffects: (onProgress) => stream("api/effects", "", onProgress),
   stopEffects: () => ask("api/effects/stop", { method: "POST", body: "" }),
   solveAt: (C, onProgress) => stream(`api/path?${new URLSearchParams({ C })}`, "", onProgress),
   whatIf: (question, onProgress) => stream("api/whatif", JSON.stringify(question), onProgress),
-  hasConcepts: (why) => why.test !== null && why.question === "made of" && !why.n_members,
+  hasConcepts: (why) => why.test !== null && why.question === "made of" && why.against === null && !why.n_members,
   concepts: (why, pair) => ask(`api/tests/${why.test}/concepts?${new URLSearchParams({ pair: pair.index, target: why.target, C: why.C })}`),
   audit: (offset, limit) => ask(`api/audit?offset=${offset}&limit=${limit}`),
   compareTests: (onProgress) => stream("api/novelty", "", onProgress),
@@ -80,7 +80,10 @@ function chosen(choice) {
   const words = new URLSearchParams({ k: choice.k });
   if (choice.target !== null) words.set("target", choice.target);
   if (choice.question !== "made of") words.set("question", choice.question);
-  else if (choice.C !== null) words.set("C", choice.C);
+  else {
+    if (choice.C !== null) words.set("C", choice.C);
+    if (choice.against !== null) words.set("against", choice.against);
+  }
   return words;
 }
 
@@ -93,13 +96,13 @@ async function request(path, options = {}) {
 
 const ask = async (path, options) => (await request(path, options)).json();
 
-// Read lines of JSON: how far the machine is while it works, then a result or an error.
+// Read lines of JSON: progress, then a result or an error.
 async function stream(path, body, onProgress) {
   const response = await request(path, { method: "POST", body, headers: { "content-type": "application/json" } });
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   for (let rest = ""; ;) {
     const { value, done } = await reader.read();
-    if (done) throw new Error("The answer ended early.");
+    if (done) throw new Error("The connection ended before the answer was complete.");
     const lines = (rest + value).split("\n");
     rest = lines.pop();
     for (const line of lines.map(JSON.parse)) {

@@ -1,4 +1,4 @@
-// What if some training samples were gone or had other labels: marks and groups, the question, the answer for one test.
+// What if training samples were removed or relabelled: marks and groups, the question, the answer for one test.
 
 import { PAGE, count, fail, h, progress, replace, some } from "./dom.js";
 import { askedWords } from "./asked.js";
@@ -10,7 +10,7 @@ function groupWords(group, names) {
   return `${which}${group.n === null ? "" : ` (${count(group.n)})`} ${group.to === null ? "removed" : group.to === "suggested" ? "labelled as suggested" : `labelled ${names[group.to]}`}`;
 }
 
-// Marks and groups as they are asked.
+// Marks and groups as a request.
 function questionOf({ marks, groups }) {
   const relabel = {}, remove = [];
   for (const [index, value] of marks) if (value === "remove") remove.push(index); else relabel[index] = value;
@@ -33,7 +33,7 @@ export class WhatIf {
     return this.marks.get(index);
   }
 
-  // What is asked, as the address has it; null where it is too long for that.
+  // The question in words of the address; null if it is too long.
   get words() {
     return askedWords(this.question());
   }
@@ -55,7 +55,7 @@ export class WhatIf {
     if (this.shown) this.drawTools(this.shown);
   }
 
-  // Ask what the address does, instead of what was asked; return whether that is another question.
+  // Take the question of the address; return whether it is a new one.
   take(asked) {
     if (JSON.stringify(askedWords(questionOf(asked))) === JSON.stringify(this.words)) return false;
     this.groups = asked.groups;
@@ -85,22 +85,21 @@ export class WhatIf {
     this.markAll([...this.marks.keys()].map((index) => [index, undefined]));
   }
 
-  // As it is asked.
   question() {
     return questionOf(this);
   }
 
-  // All that is asked, in words, each to be forgotten again.
+  // The changes in words, each with a button that removes it.
   list() {
-    const one = (words, forget) => h("li", {}, words, " ", h("button", { type: "button", "aria-label": `Forget ${words}`, onclick: forget }, "×"));
-    const long = this.words === null ? h("p", { class: "quiet long" }, "This is too long for an address: a reload or a link that you share forgets it. Samples of a class, of a search such as 40-60 or of the audit are short.") : null;
+    const one = (words, forget) => h("li", {}, words, " ", h("button", { type: "button", "aria-label": `Remove ${words}`, onclick: forget }, "×"));
+    const long = this.words === null ? h("p", { class: "quiet long" }, "This question is too long for the address: a reload or a shared link loses it. Whole classes, searches such as 40-60 and the audit’s findings are short.") : null;
     return [h("ul", {},
       this.groups.map((group) => one(groupWords(group, this.names), () => { this.groups.splice(this.groups.indexOf(group), 1); this.changed(); })),
       [...this.marks].slice(0, PAGE).map(([index, value]) => one(value === "remove" ? `without #${index}` : `#${index} as ${this.names[value]}`, () => this.mark(index, undefined))),
       this.marks.size > PAGE ? h("li", { class: "quiet" }, `… and ${some(this.marks.size - PAGE, "sample")} more`) : null), long];
   }
 
-  // The tools of the pair that is shown.
+  // The tools of the shown pair.
   drawTools(pair) {
     this.shown = pair;
     const mark = this.of(pair.index), at = [...this.tools.children].indexOf(document.activeElement);
@@ -114,7 +113,7 @@ export class WhatIf {
     this.tools.children[at]?.focus();
   }
 
-  // The samples that are marked, for the test that is shown.
+  // The marked samples, for the shown test.
   draw(why = this.why) {
     if (why !== this.why) replace(this.answer);
     this.why = why;

@@ -1,4 +1,4 @@
-"""The networks of the evaluation; a file that is put here is found."""
+"""The networks of the evaluation; every file in this folder is imported."""
 
 from whence.core.registry import import_all
 from whence_studies.scenes.networks.base import NETWORKS, Network, TextInputs, find, logits

@@ -1,4 +1,4 @@
-"""What a network of the evaluation is, and the registry of all."""
+"""Networks of the evaluation, and their registry."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from whence.errors import InvalidInputError
 if TYPE_CHECKING:
     from whence_studies.scenes.encoder import Encoder
 
-_BATCH = 500  # inputs per forward pass when a model is only read
+_BATCH = 500  # inputs per forward pass
 
 
 @dataclass(frozen=True)
 class TextInputs:
-    """How a network's inputs are made of texts, by a frozen language model.
+    """How texts are converted to a network's inputs, by a frozen language model.
 
     Attributes
     ----------
-    model : the language model's folder among the data, as Hugging Face publishes it
-    last : whether a text is seen by its last token, as Llama's kind has it, or by the mean over its tokens
-    states : whether the network takes the states that enter the last block, or features of whole texts
-    seconds : CPU-seconds of reading a text, roughly
+    model : the language model's folder among the data, as published on Hugging Face
+    last : whether a text's feature is that of its last token, as in Llama, or the mean over its tokens
+    states : whether the network takes the states that enter the last block, or features of texts
+    seconds : approximate CPU-seconds per text
     """
 
     model: str
@@ -44,12 +44,13 @@ class Network:
 
     Attributes
     ----------
-    name : in protocols
-    make : gives an untrained network, with weights from torch's random state; of the arguments ``inputs``
-        (N, …) of the training set, ``n_classes`` and ``encoder`` of texts it gets those that it takes
-    seconds : CPU-seconds per sample and step of training, on one thread, roughly
-    slower : how many times as long methods take with it as with the narrow CNN, roughly
-    texts : how its inputs are made of texts; None where it takes inputs as they are
+    name : its name in protocols
+    make : function that returns an untrained network, initialised from torch's random state. It is called
+        with those of the arguments ``inputs`` (N, …) of the training set, ``n_classes`` and ``encoder`` that
+        it takes
+    seconds : approximate CPU-seconds per sample and training step, on one thread
+    slower : approximate slowdown of methods compared with the narrow CNN
+    texts : how its inputs are made of texts; None if it takes inputs unchanged
 
     Examples
     --------
@@ -69,7 +70,7 @@ class Network:
     texts: TextInputs | None = None
 
     def __post_init__(self) -> None:
-        check_callable("make", self.make, "a function that gives an untrained network")
+        check_callable("make", self.make, "a function that returns an untrained network")
 
     def build(self, inputs: Tensor, n_classes: int, encoder: Encoder | None = None) -> nn.Module:
         """Make an untrained network for inputs (N, …)."""
@@ -103,7 +104,7 @@ def find(name: str) -> Network:
 
 @torch.inference_mode()
 def logits(model: nn.Module, inputs: Tensor) -> Tensor:
-    """Logits (N, K) of a model in evaluation mode, on the CPU."""
+    """Compute the logits (N, K) of a model in eval mode; they are on the CPU."""
     device = next(model.parameters()).device
     found = [model(part.to(device)) for part in torch.split(inputs, _BATCH)]
     return torch.cat([getattr(output, "logits", output).cpu() for output in found])

@@ -1,4 +1,4 @@
-"""The convolutional network of the paper's experiments on MNIST, and a narrow one."""
+"""The convolutional network of the paper's experiments on MNIST, and narrow versions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from whence_studies.scenes.networks.base import Network
 
 
 class CNN(nn.Module):
-    """Three convolutions and three linear layers with ReLU, as the paper has it for MNIST.
+    """Three convolutions and three linear layers with ReLU, the paper's network for MNIST.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A plain convolutional network for small colour images, made to learn much in few steps on a CPU."""
+"""A plain convolutional network for small colour images that learns in few steps on a CPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from whence_studies.scenes.networks.base import Network
 
 
 class PlainCNN(nn.Module):
-    """Convolutions that are pooled and normalised, and a linear head on what is left of the image.
+    """Convolutions with pooling and normalisation, and a linear head on the remaining image.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class PlainCNN(nn.Module):
         super().__init__()
         layers: list[nn.Module] = []
         for n_in, n_out in zip((channels, *widths), widths, strict=False):
-            # Pooled first: normalising then costs a quarter.
+            # Pooling first makes normalisation four times as cheap.
             conv = nn.Conv2d(n_in, n_out, 3, padding=1, bias=False)
             layers += [conv, nn.MaxPool2d(2), nn.BatchNorm2d(n_out), nn.ReLU()]
         self.features = nn.Sequential(*layers, nn.MaxPool2d(2), nn.Flatten())

@@ -12,7 +12,7 @@ from whence_studies.scenes.networks.base import Network
 
 
 class _Block(nn.Module):
-    """Two convolutions with BatchNorm and the way around them."""
+    """Two convolutions with BatchNorm and a shortcut connection."""
 
     def __init__(self, n_in: int, n_out: int, stride: int) -> None:
         super().__init__()
@@ -30,14 +30,14 @@ class _Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A residual network for small images: a stem, stages of blocks, the mean over places, a linear head.
+    """A residual network for small images: a stem, stages of blocks, global average pooling, a linear head.
 
     Parameters
     ----------
     channels, n_classes
         Colours of the images, and outputs.
     width
-        Channels of the first stage; every further one has twice as many and half the side.
+        Channels of the first stage; each further stage has twice as many and half the side.
     depths
         Blocks per stage: (1, 1, 1) is ResNet-8, (2, 2, 2, 2) is ResNet-18.
     """

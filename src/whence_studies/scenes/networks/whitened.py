@@ -1,4 +1,4 @@
-"""A convolutional network for small colour images that learns fast: its first layer is made of the images."""
+"""A convolutional network for small colour images that learns fast: its first layer whitens patches."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from torch.nn.functional import conv2d
 from whence.core.registry import register
 from whence_studies.scenes.networks.base import Network
 
-_SIDE = 2  # of the patches that are whitened
-_IMAGES = 500  # images whose patches are looked at
-_LEAST = 5e-4  # added to the variance of each direction, which would be noise otherwise
+_SIDE = 2  # side of the whitened patches
+_IMAGES = 500  # images whose patches are used
+_LEAST = 5e-4  # added to the variance of each direction, against noise
 
 
 class WhitenedCNN(nn.Module):
-    """Blocks of two convolutions on whitened patches, the largest of what is left of the image, and a head.
+    """Blocks of two convolutions on whitened patches, global max pooling, and a head.
 
-    The first layer is no weight: it has the principal directions of the training images' 2 × 2 patches, each
-    scaled to variance 1, and their opposites. What comes after need not learn to undo how alike neighbouring
-    pixels are.
+    The first layer is fixed: the principal directions of the training images' 2 × 2 patches, scaled to
+    variance 1, and their opposites. Later layers need not learn to undo the correlation of neighbouring
+    pixels.
 
     Parameters
     ----------
     images
-        (N, channels, side, side), of the training set.
+        (N, channels, side, side), images of the training set.
     n_classes
         Outputs.
     widths
@@ -55,7 +55,7 @@ class WhitenedCNN(nn.Module):
 
 
 def whitening(images: Tensor) -> Tensor:
-    """Find filters (c·4, c, 2, 2) of images (N, c, H, W) whose outputs have variance 1 and no correlation."""
+    """Compute filters (c·4, c, 2, 2) for images (N, c, H, W), with uncorrelated outputs of variance 1."""
     some = images[:: max(1, len(images) // _IMAGES)].double()
     patches = nn.functional.unfold(some, _SIDE).movedim(1, 2).flatten(0, 1)  # (patches, c·4)
     variances, directions = torch.linalg.eigh(torch.cov(patches.T))

@@ -1,4 +1,4 @@
-"""The metrics of the evaluation; a file that is put here is found."""
+"""The metrics of the evaluation; every file in this folder is imported."""
 
 from whence.core.registry import import_all
 

@@ -1,4 +1,4 @@
-"""Coreset selection and adversarial pruning: models retrained on what a method keeps, or leaves."""
+"""Coreset selection and adversarial pruning: models retrained with or without the most important samples."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import numpy as np
 from pydantic import Field
 
-from whence import audit
+from whence import audit, metrics
 from whence.core.arrays import Doubles, Ints
 from whence.core.checks import check_that
 from whence.errors import InvalidInputError
 from whence.methods import Effects, RandomAttributor
-from whence.metrics import coreset
 from whence_studies.scenes import networks
 from whence_studies.suite.metric import (
     Accuracies,
@@ -31,14 +30,14 @@ from whence_studies.suite.results import SPREAD, loss_of
 if TYPE_CHECKING:
     from whence_studies.suite.protocol import Sweep
 
-_FEW = 2  # shares, of which the smallest is most of the mean already
+_FEW = 2  # with so few shares, the smallest dominates the mean
 _HOW = (
     "{seeds} training seeds, the same for all methods: Student’s t with the pooled spread of "
-    "the losses’ logarithms about the means of methods and of seeds, as if all spread alike"
+    "the losses’ logarithms about the means of methods and of seeds, assuming equal variances"
 )
-_BY_CLASS = "As many of every class as its share of the training set, in each class the most important."
-_SUFFICE = "More is better: the kept samples suffice."
-_MISSED = "Less is better: the removed samples cannot be replaced."
+_BY_CLASS = "The most important samples of every class, in proportion to the training set."
+_SUFFICE = "Higher is better: the kept samples suffice."
+_MISSED = "Lower is better: the removed samples cannot be replaced."
 
 
 def _mean(title: str, rising: bool) -> Column:
@@ -52,10 +51,10 @@ def _columns(title: str, rising: bool) -> tuple[Column, ...]:
 
 @register
 class CoresetSelection(Metric):
-    """Loss of models trained on the most important samples only, weighted by 1/share; less is better.
+    """Loss of models trained on the most important samples only, weighted by 1/share; lower is better.
 
-    Importance is mean |τ|; of methods by value it is what a sample is worth. Equals are drawn by lot, again
-    for every training seed. Of the random method all are equal.
+    Importance is mean |τ|, or the value of a sample for methods by value. Ties are broken at random for every
+    training seed. For the random method all samples are tied.
     """
 
     name = "coreset"
@@ -64,17 +63,17 @@ class CoresetSelection(Metric):
     orders = True
     balanced: ClassVar[bool] = False
 
-    fractions: list[Share] = Field(default=list(coreset.FRACTIONS), min_length=1)
+    fractions: list[Share] = Field(default=list(metrics.FRACTIONS), min_length=1)
     seeds: Count = 2
 
     @classmethod
     def columns_for(cls, options: Mapping[str, Any]) -> tuple[Column, ...]:
-        """Return the columns: the smallest share has none of its own where it is most of the mean."""
-        few = len(options.get("fractions", coreset.FRACTIONS)) <= _FEW
+        """Return the columns; with few shares there is none for the smallest, which dominates the mean."""
+        few = len(options.get("fractions", metrics.FRACTIONS)) <= _FEW
         return tuple(column for column in cls.columns if not (column.first and few))
 
     def trainings(self) -> int:
-        """Count a model for every share and seed."""
+        """Return the number of models: one per share and seed."""
         return len(self.fractions) * self.seeds
 
     def over(self, sweep: Sweep) -> Self:
@@ -90,20 +89,20 @@ class CoresetSelection(Metric):
         )
         return self.model_copy(update={"fractions": fractions, "seeds": seeds})
 
-    cut = staticmethod(coreset.coreset)
-    """Choose the samples that a model is trained on by their order, a share, and labels to balance by."""
+    cut = staticmethod(metrics.coreset)
+    """Choose the training samples by their order, a share, and labels to balance by."""
 
     def measure(self, case: Case) -> list[Row]:
         """Return losses and accuracies by share, and the weighted mean of each seed."""
         inputs, labels = case.scene.held_out
         performances = [
-            coreset.performance(networks.logits(model, inputs).numpy(), labels)
+            metrics.performance(networks.logits(model, inputs).numpy(), labels)
             for model in case.scene.retrained(self._parts(case))
         ]
         shape = self.seeds, len(self.fractions)
         losses = np.array([one.loss for one in performances]).reshape(shape)
         accuracies = np.array([one.accuracy for one in performances]).reshape(shape)
-        means = [coreset.weighted_mean(row, self.fractions) for row in losses]
+        means = [metrics.weighted_mean(row, self.fractions) for row in losses]
         curves = {"loss": losses.mean(0), "accuracy": accuracies.mean(0)}
         if self.seeds > 1:
             curves[SPREAD] = accuracies.std(0, ddof=1)
@@ -114,11 +113,11 @@ class CoresetSelection(Metric):
         return rows
 
     def _parts(self, case: Case) -> list[tuple[Ints, int]]:
-        """Return the samples to train on, seed after seed and share after share, with the seed."""
+        """Return the training samples with the seed, for every seed and share."""
         importance, scene = _importance(case), case.scene
         labels = scene.train.labels if self.balanced else None
-        orders = [coreset.order_by(importance, scene.workshop.seed + seed) for seed in range(self.seeds)]
-        # Sorted: methods that choose the same samples, in whatever order, share a model.
+        orders = [metrics.order_by(importance, scene.workshop.seed + seed) for seed in range(self.seeds)]
+        # Sorted, so that methods that choose the same samples share a model.
         return [
             (np.sort(self.cut(order, p, labels)), seed)
             for seed, order in enumerate(orders)
@@ -127,12 +126,12 @@ class CoresetSelection(Metric):
 
 
 def _importance(case: Case) -> Doubles:
-    """Return how important a method takes every training sample, (N,)."""
+    """Return the importance (N,) of the training samples by a method."""
     scene = case.scene
     if case.method.kind.name == RandomAttributor.name:
         return np.zeros(len(scene.inputs))
     if not case.method.by_value:
-        return coreset.importance(case.scores)
+        return metrics.importance(case.scores)
     values = audit.values(cast(Effects, case.attributor), scene.tests, scene.test.labels)
     worth = np.zeros(len(scene.inputs))
     worth[values.indices] = values.values
@@ -142,29 +141,29 @@ def _importance(case: Case) -> Doubles:
 for _name, _text, _cut, _balanced, _titles, _section in (
     (
         "coreset_balanced",
-        "Loss of models trained on the most important samples of every class; less is better.",
-        coreset.coreset,
+        "Loss of models trained on the most important samples of every class; lower is better.",
+        metrics.coreset,
         True,
         (_mean("Coreset balanced", rising=False),),
         Accuracies("Coreset selection, balanced", f"{_BY_CLASS} {_SUFFICE}", "Kept", rising=True),
     ),
     (
         "pruning",
-        "Loss of models trained without the most important samples, weighted by 1/share; more is better.",
-        coreset.pruned,
+        "Loss of models trained without the most important samples, weighted by 1/share; higher is better.",
+        metrics.pruned,
         False,
         _columns("Pruning", rising=True),
         Accuracies(
             "Adversarial pruning",
-            f"{_MISSED} The paper’s figures are those for as much kept as is left here.",
+            f"{_MISSED} The paper’s figures are for the same share of kept samples.",
             "Removed",
             rising=False,
         ),
     ),
     (
         "pruning_balanced",
-        "Loss of models trained without the most important samples of every class; more is better.",
-        coreset.pruned,
+        "Loss of models trained without the most important samples of every class; higher is better.",
+        metrics.pruned,
         True,
         (_mean("Pruning balanced", rising=True),),
         Accuracies("Adversarial pruning, balanced", f"{_BY_CLASS} {_MISSED}", "Removed", rising=False),

@@ -1,4 +1,4 @@
-"""LDS: whether scores predict the outputs of models that are trained on random halves."""
+"""LDS: how well scores predict the outputs of models trained on random subsets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TITLES = {"logit": "LDS", "log_prob": "LDS, log-probability"}
 
 
 class _Scores(NamedTuple):
-    """Scores (models, outputs, T, N) of a method, and rows of what they cost."""
+    """Scores (models, outputs, T, N) of a method, and rows with their cost."""
 
     values: Array
     costs: list[Row]
@@ -33,16 +33,16 @@ class _Scores(NamedTuple):
 
 @register
 class LDS(Metric):
-    """Rank correlation of summed scores with the outputs of models trained on random parts.
+    """Rank correlation of summed scores with the outputs of models trained on random subsets.
 
     Attributes
     ----------
-    outputs : of retrained models, for the class that the explained model predicts: its logit, its
-        log-probability, or both, each in a column of its own
-    models : explained models, which differ by their training seed; scores are means over them
-    subsets, tuning : models to score by, and further ones to choose options by
-    seeds : trainings on each part
-    fraction : of the training set in each part
+    outputs : outputs of retrained models for the class that the explained model predicts: the logit, the
+        log-probability, or both, with one column each
+    models : number of explained models, which differ by their training seed; scores are means over them
+    subsets, tuning : numbers of subsets for the score, and of further ones for tuning
+    seeds : number of trainings per subset
+    fraction : size of the subsets, as a fraction of the training set
     """
 
     name = "lds"
@@ -51,7 +51,7 @@ class LDS(Metric):
             _TITLES["logit"],
             "rank correlation",
             ties="given",
-            how="bootstrap over the subsets that models were trained on",
+            how="bootstrap over the training subsets of the models",
         ),
     )
     compares = True
@@ -65,10 +65,10 @@ class LDS(Metric):
 
     @classmethod
     def columns_for(cls, options: Mapping[str, Any]) -> tuple[Column, ...]:
-        """Return a column per output."""
+        """Return one column per output."""
         how = cls.columns[0].how
         if options.get("models", 1) > 1:
-            how += ", and, independently of it, over the explained models"
+            how += " and, independently, over the explained models"
         return tuple(
             dataclasses.replace(cls.columns[0], title=_TITLES[output], how=how, metric=cls._rows_of(output))
             for output in options.get("outputs", ["logit"])
@@ -76,26 +76,26 @@ class LDS(Metric):
 
     @classmethod
     def _rows_of(cls, output: Output) -> str:
-        """Return the name of the metric in the rows of an output."""
+        """Return the metric in the rows of an output."""
         return cls.name if output == "logit" else f"{cls.name}_{output}"
 
     @property
     def chooses(self) -> bool:
-        """Whether there are subsets to choose by."""
+        """Whether there are subsets for tuning."""
         return self.tuning > 0
 
     def shared_trainings(self) -> int:
-        """Count a model for every subset and seed, and the further explained ones."""
+        """Return the number of models: one per subset and seed, and further explained ones."""
         return (self.subsets + self.tuning) * self.seeds + self.models - 1
 
     def fittings(self, method: Method) -> int:
-        """Count a fit per explained model, and per output where the method has options for it."""
+        """Return the number of fits: one per explained model, and per output with its own options."""
         return self.models * len({json.dumps(method.for_output(output)) for output in self.outputs})
 
     def _targets(self, scene: Scene, output: Output, tuning: bool = False) -> tuple[Mask, Doubles]:
-        """Return what scores are to predict: subsets (m, N), and outputs (seeds, m, T) of models of them.
+        """Return the targets of LDS: subsets (m, N), and outputs (seeds, m, T) of models trained on them.
 
-        The first ``tuning`` subsets choose options, and are not scored.
+        The first ``tuning`` subsets are for tuning, and are not scored.
         """
         if self.name not in scene.made:
             scene.made[self.name] = self._trained(scene)
@@ -105,7 +105,7 @@ class LDS(Metric):
         return subsets[part], of_output[:, :, np.arange(len(scene.tests)), scene.explained]
 
     def _trained(self, scene: Scene) -> tuple[Mask, Doubles]:
-        """Train models on random subsets, and give their logits (seeds, m, T, K) for the tests."""
+        """Train models on random subsets; return the subsets and logits (seeds, m, T, K) for the tests."""
         m = self.tuning + self.subsets
         subsets = random_subsets(len(scene.inputs), m, self.fraction, scene.workshop.seed)
         parts = [(np.flatnonzero(row), seed) for seed in range(self.seeds) for row in subsets]
@@ -113,7 +113,7 @@ class LDS(Metric):
         return subsets, np.array(logits, dtype=np.float64).reshape(self.seeds, m, *logits[0].shape)
 
     def _scores(self, case: Case) -> _Scores:
-        """Score all explained models, for every output."""
+        """Return the scores for all explained models and outputs."""
         if self.name not in case.made:
             by_model, costs = [], list[Row]()
             for model in range(self.models):
@@ -125,7 +125,7 @@ class LDS(Metric):
         return made
 
     def _of_model(self, case: Case) -> tuple[Array, list[Row]]:
-        """Score one explained model (outputs, T, N), by one fit where outputs have the same options."""
+        """Return scores (outputs, T, N) for one explained model; outputs with equal options share a fit."""
         cases: dict[str, Case] = {}
         by_output, costs = [], []
         for output in self.outputs:
@@ -143,7 +143,7 @@ class LDS(Metric):
         return np.array(by_output), costs
 
     def measure(self, case: Case) -> list[Row]:
-        """Return the correlation of each explained model and test, and what the method cost."""
+        """Return the correlation for each explained model and test, and the cost of the method."""
         scores, rows = self._scores(case), list[Row]()
         for place, output in enumerate(self.outputs):
             metric, by_model = self._rows_of(output), []
@@ -160,9 +160,9 @@ class LDS(Metric):
         return rows + scores.costs
 
     def choose(self, case: Case) -> list[Row]:
-        """Choose the options of the highest LDS on the subsets for tuning.
+        """Choose the options with the highest LDS on the subsets for tuning.
 
-        Of several outputs it is the mean, and of several explained models the first.
+        LDS is the mean over outputs, for the first explained model.
         """
         tune, rows = case.method.tune, []
         for values in itertools.product(*tune.values()):
@@ -179,7 +179,7 @@ class LDS(Metric):
         return self._scores(case).values
 
     def compare(self, scene: Scene, scores: dict[str, npt.NDArray[Any]]) -> list[Row]:
-        """Intervals of all methods, ties with the best, the reliability of the target, and the models."""
+        """Return intervals, ties with the best, the reliability of the target, and facts of the models."""
         models = [scene.explaining(model) for model in range(self.models)]
         rows = []
         for place, output in enumerate(self.outputs):
@@ -210,7 +210,7 @@ def _compared(metric: str, comparison: LDSComparison) -> list[Row]:
 
 
 def _facts(scene: Scene) -> list[Row]:
-    """Return how good an explained model is on the training set, the tests and the held-out tests."""
+    """Return the accuracy of an explained model on the training set, the tests and the held-out tests."""
     sets = {
         "train_accuracy": (scene.inputs, scene.train.labels),
         "test_accuracy": (scene.tests, scene.test.labels),

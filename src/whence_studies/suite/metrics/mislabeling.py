@@ -1,4 +1,4 @@
-"""Mislabeling: whether wrong labels are found by falling self-influence."""
+"""Mislabeling: how well self-influence finds wrong labels."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from whence_studies.suite.metric import (
     register_variant,
 )
 
-_POINTS = 101  # of the curve that is drawn
-_HOW = "bootstrap over the wrong labels, with the correctly labelled samples as they are"
+_POINTS = 101  # points of the drawn curve
+_HOW = "bootstrap over the wrong labels, with fixed correctly labelled samples"
 _OTHERS = {
     "by_margin": "Margin w_y·f − max w_c·f, the smallest first",
     "by_slack": "Slack max(0, 1 − margin), the largest first",
-    "by_length": "λ‖f‖, as the authors' scripts have it",
+    "by_length": "λ‖f‖, as in the authors' scripts",
 }
 
 
@@ -42,13 +42,13 @@ _OTHERS = {
 class Mislabeling(Metric):
     """Area under the curve of wrong labels found by falling self-influence, and the curve.
 
-    Of DualDA also by what is no self-influence: its surrogate's margins and slacks, and λ‖f‖.
+    For DualDA also by other orders: its surrogate's margins and slacks, and λ‖f‖.
 
     Attributes
     ----------
-    share : of labels that are wrong
-    checkpoint : "last" explains the network at the end of its training, "best" that of its checkpoints which
-        is right on most of the held-out tests. The scene records how many of the wrong labels it fits
+    share : share of wrong labels
+    checkpoint : "last" explains the network at the end of training, "best" its checkpoint with the highest
+        accuracy on the held-out tests. The scene records the share of wrong labels that the network fits
     """
 
     name = "mislabeling"
@@ -57,15 +57,15 @@ class Mislabeling(Metric):
     sections = (
         Curves(
             "Wrong labels found",
-            "Share of the wrong labels found when the training samples are inspected by falling "
+            "Share of the wrong labels found when the training samples are inspected in order of falling "
             "self-influence.",
             x="share inspected",
             y="share found (↑ better)",
             quantities={"curve": "Wrong labels found"},
         ),
         Numbers(
-            "Wrong labels by what is no self-influence",
-            "The same area where DualDA’s training samples are inspected in another order.",
+            "Wrong labels by other orders",
+            "The same area when the training samples are inspected in another order by DualDA.",
             _OTHERS,
         ),
     )
@@ -74,7 +74,7 @@ class Mislabeling(Metric):
     checkpoint: Literal["last", "best"] = "last"
 
     def stage(self, given: Materials) -> Scene:
-        """Train on wrong labels."""
+        """Train on a set with wrong labels."""
         wrong = flip_labels(given.train, self.share, seed=given.workshop.seed)
         scene = given.scene(wrong, given.test)
         if self.checkpoint == "best":
@@ -94,7 +94,7 @@ class Mislabeling(Metric):
         """Return the share of correct labels below each wrong one, and the curve."""
         influence, marked = case.attributor.self_influence().cpu().numpy(), case.scene.marked
         constant = bool(np.ptp(influence) <= 1e-5 * np.abs(influence).max())
-        if constant:  # what is left is rounding
+        if constant:  # differences are rounding
             influence = np.ones_like(influence)
         placements = mislabeling_placements(influence, marked)
         curve = mislabeling_curve(influence, marked)
@@ -109,7 +109,7 @@ class Mislabeling(Metric):
         return [*rows, *case.curve(self.name, "curve", x, shares), *others]
 
     def _others(self, case: Case) -> dict[str, Doubles]:
-        """Return other orders (N,) of DualDA, each larger where a label is more suspicious."""
+        """Return other scores (N,) of DualDA by name; larger is more suspicious."""
         y = case.scene.train.labels
         fitted: Any = case.attributor
         if not fitted.capabilities.dual or case.method.sweep:
@@ -126,7 +126,7 @@ class Mislabeling(Metric):
 
 
 def _features(scene: Scene, fitted: Attributor) -> Tensor:
-    """Return the training set's features (N, d) that a surrogate is of."""
+    """Return the surrogate's features (N, d) of the training set."""
     model = fitted.fitted_.require_model()
     if model.extractor.layers is None:
         return torch.from_numpy(np.asarray(scene.bank.features))
@@ -135,7 +135,7 @@ def _features(scene: Scene, fitted: Attributor) -> Tensor:
 
 
 def _best(scene: Scene) -> TrainedNetwork:
-    """Return the network at its best accuracy on the held-out tests, with the checkpoints before."""
+    """Return the checkpoint with the best accuracy on the held-out tests, and the checkpoints before it."""
     trained, (inputs, labels) = scene.trained, scene.held_out
     if not trained.checkpoints:
         return trained
@@ -163,7 +163,7 @@ for _name, _scene, _title, _defaults in (
     register_variant(
         Mislabeling,
         _name,
-        "Area under the curve of wrong labels found, where the network was best or after a long training.",
+        "Area under the curve of wrong labels found, at the best checkpoint or after a long training.",
         _defaults,
         scene=_scene,
         columns=(Column(_title, "scaled area under the curve", how=_HOW),),

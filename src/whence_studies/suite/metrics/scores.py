@@ -1,4 +1,4 @@
-"""Metrics of the scores alone: identical class, identical subclass, and sparsity."""
+"""Metrics of scores: identical class, identical subclass, and sparsity."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ class IdenticalClass(Metric):
         scene = case.scene
         note = ""
         values = scores.identical_class(case.scores, scene.explained, scene.train.labels, self.k)
-        last = case.options.get("layers", "last") == "last"  # of others, features may be negative
+        last = case.options.get("layers", "last") == "last"  # other features may be negative
         own_class = case.method.kind.capabilities.own_class_only and case.options.get("targets") != "outputs"
         if last and own_class and np.min(scene.bank.features) >= 0:
-            note = "by construction: features are nowhere negative, so no other class can score above zero"
+            note = "by construction: features are never negative, so no other class can score above zero"
             if values.min() < 1:
-                note += f"; below 1 where fewer than {self.k} samples of the class score at all"
+                note += f"; below 1 if fewer than {self.k} samples of the class have a score"
         return case.rows_of(self.name, values, note)
 
 
 @register
 class IdenticalSubclass(Metric):
-    """Share of the top k samples that have the true class, of a model that saw groups of classes.
+    """Share of the top k samples that have the test's true class, for a model trained on groups of classes.
 
     Attributes
     ----------
-    k : samples that are looked at
-    groups : of classes
-    by : "confusion" puts classes together that a model of the single classes confuses least; "order" those
-        that follow each other, 0 and 1, 2 and 3, which takes no model
+    k : number of top samples
+    groups : number of groups of classes
+    by : "confusion" groups classes that a model of the single classes confuses least; "order" groups
+        consecutive classes, 0 and 1, 2 and 3, without a model
     """
 
     name = "identical_subclass"
@@ -58,7 +58,7 @@ class IdenticalSubclass(Metric):
     by: Literal["confusion", "order"] = "confusion"
 
     def stage(self, given: Materials) -> Scene:
-        """Train on single classes where that is needed to group them, and train on the groups."""
+        """Train on the groups of classes, after a model of the single classes if needed."""
         train, test = given.train, given.test
         K = train.n_classes
         groups = np.arange(K) * self.groups // K
@@ -69,7 +69,7 @@ class IdenticalSubclass(Metric):
         return given.scene(group_labels(train, groups), group_labels(test, groups))
 
     def shared_trainings(self) -> int:
-        """Count the model of the single classes."""
+        """Return the number of models of the single classes."""
         return int(self.by == "confusion")
 
     def measure(self, case: Case) -> list[Row]:
@@ -80,14 +80,14 @@ class IdenticalSubclass(Metric):
 
 @register
 class Sparsity(Metric):
-    """Share of the attribution that the top x % of the training samples hold: curves, and no score."""
+    """Share of the attribution that the top x % of the training samples hold: curves without a score."""
 
     name = "sparsity"
     sections = (
         Curves(
             "Sparsity",
             "Share of the absolute attribution that the top share of the training samples holds. A curve "
-            "that rises early is of few samples that matter; neither way is better in itself.",
+            "that rises early means that few samples matter; neither is better in itself.",
             x="share of the training samples",
             y="share of the attribution (↑ sparser)",
             quantities={

@@ -1,4 +1,4 @@
-"""Shortcuts: whether training samples with a shortcut are found, of images and of texts with keywords."""
+"""Shortcuts: how well attributions find training samples with a shortcut, in images and texts."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from whence_studies.suite.metric import Case, Column, Count, Materials, Metric, 
 
 @register
 class ShortcutDetection(Metric):
-    """Average precision for training samples with a shortcut, on tests that it fools; what XDA shows of them.
+    """Average precision for training samples with a shortcut, on fooled tests; relevance on the shortcut.
 
     Attributes
     ----------
-    mark : "kind" in a protocol, "frame", "box", "both" or "word"
-    size : pixels, the frame's width or the box's side
-    width : pixels, the frame's width of the mark "both"
-    value : of the pixels, one number or one per channel, as the images are given to the network
-    word : of the mark "word"
-    of_class : "class" in a protocol, the one that samples with the shortcut have
-    shares : of the class, tried in turn; knowing the class alone scores as much
+    mark : "frame", "box", "both" or "word"; "kind" in a protocol
+    size : the frame's width or the box's side, in pixels
+    width : the frame's width of the mark "both", in pixels
+    value : value of the pixels, one number or one per channel, in the scale of the network's inputs
+    word : the word of the mark "word"
+    of_class : the class of samples with the shortcut; "class" in a protocol
+    shares : shares of the class, tried in turn; a score by the class alone equals the share
     needed : share of other classes' tests that must be fooled
-    maps : fooled tests whose relevance is looked at, of DualDA
+    maps : number of fooled tests with relevance maps, for DualDA
     """
 
     name = "shortcut"
@@ -51,7 +51,7 @@ class ShortcutDetection(Metric):
     maps: int = 20
 
     def stage(self, given: Materials) -> Scene:
-        """Train on more and more samples with the shortcut, until it fools enough tests; keep those only."""
+        """Train with more and more shortcuts until they fool enough tests; keep the fooled tests only."""
         kinds: dict[str, Shortcut] = {
             "frame": Frame(self.size, self.value),
             "box": CentreBox(self.size, self.value),
@@ -74,7 +74,7 @@ class ShortcutDetection(Metric):
         return replace(scene, test=seen, tests=marked[torch.from_numpy(hit)], facts=facts)
 
     def shared_trainings(self) -> int:
-        """Count a model for each share but one."""
+        """Return the number of models: one per share, less the explained one."""
         return len(self.shares) - 1
 
     def measure(self, case: Case) -> list[Row]:
@@ -83,7 +83,7 @@ class ShortcutDetection(Metric):
         if not case.scene.facts["n_fooled"]:
             return [case.row(self.name, "score", None, note=note)]
         rows = case.rows_of(self.name, shortcut_ap(case.scores, case.scene.marked), note)
-        everyone = np.ones(len(case.scene.tests), dtype=bool)  # only fooled tests are kept
+        everyone = np.ones(len(case.scene.tests), dtype=bool)  # all tests of the scene are fooled
         return [*rows, *caught_shortcuts(case, self.name, everyone, self.maps)]
 
 
@@ -93,10 +93,10 @@ class Keywords(Metric):
 
     Attributes
     ----------
-    share : of the training texts that get a keyword
-    pattern : of the keyword, {0} is the name of the class
+    share : share of the training texts with a keyword
+    pattern : pattern of the keyword, {0} is the name of the class
     needed : share of the tests with another class's keyword that must follow it
-    maps : such tests whose relevance is looked at, of DualDA
+    maps : number of such tests with relevance maps, for DualDA
     """
 
     name = "keywords"
@@ -106,7 +106,7 @@ class Keywords(Metric):
             "Keywords",
             "average precision",
             ties="none",
-            how="one number for all tests together: differences cannot be judged",
+            how="one number for all tests: differences cannot be tested",
         ),
     )
 
@@ -116,7 +116,7 @@ class Keywords(Metric):
     maps: int = 20
 
     def stage(self, given: Materials) -> Scene:
-        """Train on texts with labels at random and keywords of these; all tests have one."""
+        """Train on texts with random labels and their keywords; all tests have a keyword."""
         put = partial(add_keywords, pattern=self.pattern, seed=given.workshop.seed)
         scene = given.scene(put(given.train, self.share), put(given.test, 1.0))
         test = scene.test

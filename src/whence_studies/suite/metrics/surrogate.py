@@ -1,4 +1,4 @@
-"""Surrogates: how well a method's own last layer matches the model's, and how DualDA's fits."""
+"""Surrogates: how well a method's last layer matches the model's, and the fit of DualDA's surrogate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMES = {
     "weight_cosine": "Weight cosine",
     "logit_cosine": "Logit cosine",
 }
-_RIGHT = "share that the surrogate has right (↑ better)"
+_RIGHT = "share of correct predictions (↑ better)"
 _SWEPT = {
     "train_accuracy": ("Accuracy, training samples", _RIGHT),
     "test_accuracy": ("Accuracy, tests", _RIGHT),
@@ -33,17 +33,17 @@ _SWEPT = {
 
 @register
 class SurrogateFaithfulness(Metric):
-    """Cosines and Matthews correlation of surrogates with the model's own last layer.
+    """Cosines and Matthews correlation of surrogates with the model's last layer.
 
-    Of Representer Points also at the sparsity of each DualDA whose C the protocol gives.
+    For Representer Points also at the sparsity of each DualDA with a C in the protocol.
     """
 
     name = "faithfulness"
     sections = (
         Numbers(
             "Faithfulness of surrogates",
-            "How well the new last layer stands for the model’s own; 1 is best. Sparsified Representer "
-            "Points keep, of each class, as many of the largest coefficients as DualDA has support vectors.",
+            "How well the new last layer matches the model’s own; 1 is best. Sparsified Representer "
+            "Points keep as many of the largest coefficients of each class as DualDA has support vectors.",
             _NAMES,
         ),
     )
@@ -54,7 +54,7 @@ class SurrogateFaithfulness(Metric):
         return method.kind.capabilities.new_layer
 
     def depends(self, protocol: Protocol) -> list[dict[str, Any]]:
-        """Return the options of the DualDAs whose sparsity Representer Points are brought to."""
+        """Return the options of the DualDAs whose sparsity is applied to Representer Points."""
         every = [m.options for m in protocol.methods if m.name == DualDA.name and not m.sweep]
         return [options for options in every if "C" in options]
 
@@ -64,7 +64,7 @@ class SurrogateFaithfulness(Metric):
         fitted: Any = case.attributor  # with coef_, as its capabilities declare
         train, test = scene.bank, scene.bank_of_tests
         model, features = fitted.fitted_.require_model(), test.features
-        if model.extractor.layers is not None:  # the layer is one on features of its own
+        if model.extractor.layers is not None:  # the layer has its own features
             features = model.read(scene.tests, fitted.batch_size).features.float().cpu().numpy()
         head = model.extractor.head()
         pair = head.weight, head.bias
@@ -105,7 +105,7 @@ class SurrogateFit(Metric):
         return method.kind.capabilities.dual
 
     def measure(self, case: Case) -> list[Row]:
-        """Return a number of each kind, and the support vectors of each class."""
+        """Return one row per number, and the support vectors of each class."""
         fitted: Any = case.attributor
         scene = case.scene
         known, unknown = (
@@ -115,7 +115,7 @@ class SurrogateFit(Metric):
             "C": fitted.C_,
             "train_accuracy": (known == scene.train.labels).mean(),
             "test_accuracy": (unknown == scene.test.labels).mean(),
-            "train_agreement": (known == scene.said).mean(),
+            "train_agreement": (known == scene.train_predictions).mean(),
             "test_agreement": (unknown == scene.explained).mean(),
             "solve_seconds": fitted.seconds_["solution"],
             "support_vectors": len(fitted.support_),
