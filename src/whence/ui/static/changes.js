@@ -6,7 +6,7 @@ import { sampleView } from "./maps.js";
 
 export class ChangesView {
   constructor(box, source, info, names, whatIf, fitEffects) {
-    Object.assign(this, { box, source, info, names, whatIf, fitEffects, offset: 0, total: 0, picked: new Set(), asked: 0, rows: [] });
+    Object.assign(this, { box, source, info, names, whatIf, fitEffects, offset: 0, total: 0, picked: new Set(), asked: 0, rows: [], loading: true });
     this.search = h("input", { type: "search", id: "training-search", placeholder: info.kind === "text" ? "3, 17, 40-60 or words" : "3, 17, 40-60 or a class", maxlength: 200, autocomplete: "off", oninput: () => this.filter() });
     this.label = h("select", { id: "training-label", onchange: () => this.filter() }, h("option", { value: "" }, "any"), this.classes());
     this.suspects = h("input", { type: "checkbox", id: "training-wrong", onchange: () => this.filter() });
@@ -14,6 +14,7 @@ export class ChangesView {
     this.settle = roving(this.list, "button");
     this.pages = pager((step) => this.load(step));
     this.to = h("select", { id: "training-to", "aria-label": "What happens to them" });
+    this.adding = h("button", { type: "button", id: "training-add", disabled: true, onclick: () => this.add() }, "add");
     this.which = h("select", { id: "training-which", "aria-label": "Which of them" });
     this.asking = h("section", { class: "asking", "aria-label": "Chosen changes" });
     this.answer = h("div", {});
@@ -25,7 +26,7 @@ export class ChangesView {
           h("div", { class: "filters" }, h("label", {}, "search ", this.search), h("label", {}, "label ", this.label),
             h("label", { class: "tick whole" }, this.suspects, " only wrong labels found by the audit")),
           this.list, this.pages.box,
-          h("p", { class: "tools" }, "What if ", this.which, " were ", this.to, h("button", { type: "button", id: "training-add", onclick: () => this.add() }, "add"))),
+          h("p", { class: "tools" }, "What if ", this.which, " were ", this.to, " ", this.adding)),
         h("section", {}, h("h3", {}, "2. Ask"), this.asking)), this.answer);
     this.drawTo();
     this.drawAsking();
@@ -55,6 +56,7 @@ export class ChangesView {
 
   async load(step = 0) {
     const mine = ++this.asked;
+    this.loading = this.adding.disabled = true; // what is listed is no longer what is chosen
     this.offset = Math.max(0, this.offset + step * PAGE);
     try {
       const found = this.suspects.checked ? await this.suspected() : await this.source.training({ search: this.search.value, label: this.label.value, offset: this.offset, limit: PAGE });
@@ -69,7 +71,7 @@ export class ChangesView {
   }
 
   draw({ total, rows }) {
-    Object.assign(this, { total, rows });
+    Object.assign(this, { total, rows, loading: false });
     replace(this.list, rows.length ? rows.map((row) => h("li", {}, this.row(row))) : h("li", { class: "quiet" }, "No sample matches."));
     this.pages.draw(this.offset, rows.length, total);
     this.settle();
@@ -92,6 +94,7 @@ export class ChangesView {
     const all = this.label.value !== "" || this.search.value.trim() !== "" || this.suspects.checked;
     replace(this.which, h("option", { value: "all", disabled: !all, selected: !this.picked.size }, all ? `all ${count(this.total)}` : "all (choose a label or search first)"),
       h("option", { value: "picked", disabled: !this.picked.size, selected: this.picked.size > 0 }, `the ${count(this.picked.size)} picked`));
+    this.adding.disabled = this.loading || (!this.picked.size && !(all && this.total));
   }
 
   add() {
@@ -102,7 +105,6 @@ export class ChangesView {
       this.picked.clear();
       return this.whatIf.markAll(entries);
     }
-    if (this.which.selectedOptions[0]?.disabled || !this.total) return undefined;
     const named = this.suspects.checked ? { by: "wrong labels" } : { by: "samples", label: this.label.value === "" ? null : +this.label.value, search: this.search.value.trim() };
     return this.whatIf.add({ ...named, to, n: this.total });
   }
