@@ -380,7 +380,9 @@ def test_features_alone_are_enough_or_refused(method: str, tmp_path: Path) -> No
         e.attribute(case.tests)
     e.save(tmp_path / "x.whence")
     back = whence.load(tmp_path / "x.whence")
-    assert torch.equal(back.attribute(features=tests), e.attribute(features=tests))
+    # Products of the same numbers at other places in memory may differ in their last bit.
+    near = {"rtol": 1e-5, "atol": 1e-7 * scores.abs().max().item()}
+    torch.testing.assert_close(back.attribute(features=tests), e.attribute(features=tests), **near)
 
 
 @pytest.mark.parametrize("method", sorted(LAST))

@@ -209,13 +209,15 @@ def test_killed_and_resumed(tmp_path, notes, workers) -> None:
         return sum(entry.complete for entry in Cache(cache).entries())
 
     process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while trained() < 3:
-        assert process.poll() is None, "the script ended by itself"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    deadline = time.monotonic() + 300
+    try:
+        while trained() < 3:
+            assert process.poll() is None, "the script ended by itself"
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        process.kill()
+        process.wait()
     begun, finished = -1, -1
     while begun != len(notes()) or finished != trained():  # what was under way in other processes ends
         begun, finished = len(notes()), trained()
