@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from tests.gradients.test_gradients import classifier, trained
+from whence.core.projection import add_blocks, add_blocks_on_device
 from whence.errors import InvalidInputError
 from whence.features import extract
 from whence.gradients import gradients as module
 from whence.gradients.gradients import Gradients
-from whence.gradients.projection import add_blocks, add_blocks_on_device
 from whence.methods import EKFAC, TRAK, GradCos, GradDot, TracIn
 
 

@@ -20,12 +20,12 @@ from torch.nn import functional
 import whence
 from tests.helpers.families import FAMILIES
 from tests.helpers.nets import mlp, train
+from whence.core.projection import Projection
 from whence.errors import InvalidInputError, ModelError, StoreError
 from whence.features import extract
 from whence.features.training import Classifier, Training
 from whence.gradients.gradients import Gradients, cross_entropy, margin
 from whence.gradients.products import LastLayerGradients
-from whence.gradients.projection import Projection
 from whence.methods import TRAK, GradCos, GradDot, TracIn
 from whence.model.inputs import take
 from whence.tasks import Classes

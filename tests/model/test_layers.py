@@ -15,9 +15,10 @@ from tests.helpers.families import BERT, IMAGES, Family, ResNet, Vgg, lora
 from tests.helpers.nets import Network
 from tests.helpers.untouched import assert_untouched, snapshot
 from whence.errors import InvalidInputError, ModelError
-from whence.model import layers as module
+from whence.model import blocks as module
+from whence.model.blocks import BUDGET, Block
 from whence.model.extractor import Extractor, find_head
-from whence.model.layers import BUDGET, Block, Layers, check_layers
+from whence.model.layers import Layers, check_layers
 from whence.model.modules import unwrap
 from whence.model.tracing import auto, choose_layers
 

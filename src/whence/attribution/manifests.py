@@ -29,7 +29,7 @@ Fingerprint = Annotated[dict[str, str], AfterValidator(_with_layer)]
 
 
 def _of_several(layers: Layers) -> Layers:
-    if len({*layers.names}) != len(layers.blocks) or not layers.blocks:
+    if not layers.blocks or len({*layers.names}) != len(layers.names):
         raise ValueError("layers must be named once each")
     return layers
 

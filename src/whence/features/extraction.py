@@ -67,7 +67,9 @@ def extract(
     layers
         What goes into which layers: "last", the last linear one's; "all", every distinct tensor that a linear
         or convolutional layer reads, but the model's own input; a number, so many of these from the end;
-        a list of layers' names; "auto", up to 5 of all; ``Layers``, or None for "last", of another bank, for
+        a list of layers' names; "auto", up to 5 of all; "tangent", gradients of the logits by the weights of
+        all linear layers and convolutions next to what goes into them, see
+        ``whence.model.tangents.Tangents``; ``Layers``, or None for "last", of another bank, for
         samples that are to be compared with its own.
     task
         What labels are, see ``whence.tasks``; None finds it by the labels.

@@ -49,7 +49,12 @@ class Forward:
 
     def __init__(self, extractor: Extractor, task: Task, dtype: np.dtype[Any], autocast: str | None) -> None:
         self.extractor, self.task, self.dtype, self.autocast = extractor, task, dtype, autocast
-        self.n_outputs, self.dimension = extractor.head().weight.shape
+        self.n_outputs = len(extractor.head().weight)
+
+    @property
+    def dimension(self) -> int:
+        """The number of features."""
+        return int(self.extractor.head().weight.shape[1])
 
     def __call__(self, batch: Batch) -> Rows:
         """Features (B, d), or an error that names the sample."""
@@ -67,7 +72,7 @@ class Forward:
 
     def scale(self, layers: Layers, batches: Iterable[Batch]) -> None:
         """Divide every layer's features by the root of their mean squared norm on the first few samples."""
-        squares, seen = np.zeros(len(layers.blocks)), 0
+        squares, seen = np.zeros(len(layers.places)), 0
         for batch in batches:
             if not len(batch.indices):
                 continue

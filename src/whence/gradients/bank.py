@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from whence.core.checks import shown
 from whence.core.display import displayed
+from whence.core.projection import Dimension, projection_for
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank
 from whence.features.training import Classifier, Training, checked
 from whence.gradients.gradients import Gradients, Loss, Weights
 from whence.gradients.products import Collected, Stored
-from whence.gradients.projection import Dimension, projection_for
 
 
 class Kind(NamedTuple):

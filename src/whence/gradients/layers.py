@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 
 from whence.core.arrays import Ints
 from whence.errors import ModelError
@@ -17,6 +15,7 @@ from whence.features.training import Classifier
 from whence.gradients.gradients import Gradients
 from whence.gradients.products import batches_of
 from whence.model.modules import evaluating
+from whence.model.tangents import Call, has_matrix, input_rows, output_rows, recording
 
 Vectors = Callable[[Tensor, slice], list[Tensor]]
 """A function of logits (B, K) and the indices of their samples, which returns derivatives (B, K)."""
@@ -76,7 +75,7 @@ class AllLayers:
     def __init__(self, classifier: Classifier, batches: Samples) -> None:
         self.classifier, self.batches = classifier, batches
         model = classifier.model
-        self.layers = {name: m for name, m in model.named_modules() if _supported(m)}
+        self.layers = {name: m for name, m in model.named_modules() if has_matrix(m)}
         included = {f"{name}.{part}" for name in self.layers for part in ("weight", "bias")}
         self.left_out = tuple(n for n, p in model.named_parameters() if p.requires_grad and n not in included)
         if not self.layers:
@@ -107,84 +106,33 @@ class AllLayers:
 
     def _records(self, inputs: Any, samples: slice, vectors: Vectors) -> list[list[Record]]:
         model = self.classifier.model
-        with evaluating(model), torch.enable_grad(), self._watching() as calls:
+        with evaluating(model), recording(model, self.names) as calls:
+            n = samples.stop - samples.start
             logits = self._gradients.logits({}, inputs)
             for name in self.names:
-                self._check_calls(name, calls[name], samples.stop - samples.start)
-            leaves = [calls[name][0][1] for name in self.names]
-            rows = [_rows(self.layers[name], calls[name][0][0]) for name in self.names]
+                self._check_calls(name, calls[name], n)
+            leaves = [calls[name][0].zero for name in self.names]
+            rows = [input_rows(self.layers[name], calls[name][0].x, n) for name in self.names]
             records = []
             for v in vectors(logits.detach(), samples):
                 parts = torch.autograd.grad(logits, leaves, grad_outputs=v.to(logits), retain_graph=True)
                 layers = zip(self.layers.values(), rows, parts, strict=True)
-                records.append([Record(a, _places(layer, d).to(a)) for layer, a, d in layers])
+                records.append([Record(a, output_rows(layer, d, n).to(a)) for layer, a, d in layers])
         return records
 
-    @contextmanager
-    def _watching(self) -> Iterator[dict[str, list[tuple[Tensor, Tensor]]]]:
-        """Collect the input of every call of a layer, and a zero that is added to its output."""
-        calls: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in self.names}
-
-        def hook_for(name: str) -> Any:
-            def hook(layer: nn.Module, args: Any, kwargs: Any, output: Tensor) -> Tensor:
-                x = args[0] if args else next(iter(kwargs.values()))
-                zero = torch.zeros_like(output, requires_grad=True)
-                calls[name].append((x.detach(), zero))
-                return output + zero
-
-            return hook
-
-        with ExitStack() as hooks:
-            for name, layer in self.layers.items():
-                hooks.enter_context(layer.register_forward_hook(hook_for(name), with_kwargs=True))
-            yield calls
-
-    def _check_calls(self, name: str, calls: list[tuple[Tensor, Tensor]], n: int) -> None:
+    def _check_calls(self, name: str, calls: list[Call], n: int) -> None:
         if len(calls) != 1:
             raise ModelError(
                 f"EK-FAC needs every layer to run once a forward pass. {name!r} runs {len(calls)} times. "
                 'Freeze it with requires_grad_(False), or take only the last layer with params="last".'
             )
-        if len(calls[0][0]) != n:
+        if len(calls[0].x) != n:
             raise ModelError(
                 f"EK-FAC needs samples along the first axis of every layer's input. Layer {name!r} sees "
-                f"{tuple(calls[0][0].shape)} for {n} samples. Freeze it with requires_grad_(False), or take "
+                f"{tuple(calls[0].x.shape)} for {n} samples. Freeze it with requires_grad_(False), or take "
                 'only the last layer with params="last".'
             )
 
 
 Layers = HeadOnly | AllLayers
 """Layers with a weight matrix, and their records."""
-
-
-def _supported(module: nn.Module) -> bool:
-    plain = type(module) is nn.Linear or (type(module) is nn.Conv2d and module.groups == 1)
-    return plain and module.weight.requires_grad  # type: ignore[return-value]
-
-
-def _rows(layer: nn.Module, x: Tensor) -> Tensor:
-    """Return the inputs of the weights at every place, (B, T, i), with a constant 1 last for a bias."""
-    rows = _patches(layer, x) if isinstance(layer, nn.Conv2d) else x.reshape(len(x), -1, x.shape[-1])
-    rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
-    return rows if layer.bias is None else functional.pad(rows, (0, 1), value=1.0)
-
-
-def _patches(layer: nn.Conv2d, x: Tensor) -> Tensor:
-    """Return the patches (B, T, i·h·w) of a convolution."""
-    reach = [d * (k - 1) for d, k in zip(layer.dilation, layer.kernel_size, strict=True)]
-    if layer.padding == "same":
-        sides = [(r // 2, r - r // 2) for r in reach]
-    elif layer.padding == "valid":
-        sides = [(0, 0), (0, 0)]
-    else:
-        sides = [(int(p), int(p)) for p in layer.padding]
-    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
-    padded = functional.pad(x, (*sides[1], *sides[0]), mode=mode)
-    return functional.unfold(padded, layer.kernel_size, layer.dilation, 0, layer.stride).transpose(1, 2)
-
-
-def _places(layer: nn.Module, derivative: Tensor) -> Tensor:
-    """Return derivatives (B, T, o)."""
-    if isinstance(layer, nn.Conv2d):
-        return derivative.flatten(2).transpose(1, 2)
-    return derivative.reshape(len(derivative), -1, derivative.shape[-1])

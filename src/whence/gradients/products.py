@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from whence.core.progress import watched
+from whence.core.projection import Projection
 from whence.features.training import Batches, Classifier, Training
 from whence.gradients.gradients import Gradients, Loss, Weights, at, logit_gradients, outer
-from whence.gradients.projection import Projection
 from whence.model.modules import evaluating
 
 Kept = dict[str, Tensor]

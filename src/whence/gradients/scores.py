@@ -12,12 +12,12 @@ from torch import Tensor
 
 from whence.core.checks import check_callable
 from whence.core.contents import Layout
+from whence.core.projection import Dimension
 from whence.errors import InvalidInputError
 from whence.features.training import Batches, Classifier, Training
 from whence.gradients.bank import GradientBank, Kind, training_rows
 from whence.gradients.gradients import Gradients, Loss, Weights, cross_entropy, own_logit
 from whence.gradients.products import Factored, Kept, LastLayer, Products, Stored, Streamed
-from whence.gradients.projection import Dimension
 from whence.model.bound import BoundModel
 
 _LOSSES = 'None, for the cross-entropy, "logit", or a function of logits and classes'

@@ -12,11 +12,11 @@ from whence.attribution.fitted import Fitted
 from whence.attribution.parameters import Params, a_seed, one_of, parameter
 from whence.core.checks import check_count
 from whence.core.contents import Layout
+from whence.core.projection import Dimension, check_dimension
 from whence.features import FeatureBank
 from whence.features.training import Classifier, Training
 from whence.gradients.bank import GradientBank, Kind, check_gradients, collect
 from whence.gradients.gradients import MEMORY, Loss
-from whence.gradients.projection import Dimension, check_dimension
 from whence.gradients.scores import GradientRecipe, WeightedProducts, check_loss
 
 

@@ -11,11 +11,11 @@ from whence.attribution.base import Attributor, Capabilities, register
 from whence.attribution.fitted import Fitted
 from whence.attribution.parameters import Params, a_seed, one_of, parameter
 from whence.core.checks import check_count, check_number, shown, to_array
+from whence.core.projection import Dimension, check_dimension
 from whence.errors import InvalidInputError
 from whence.features.training import Training
 from whence.gradients.checkpoints import UNSAVED, read_checkpoints
 from whence.gradients.gradients import MEMORY, Loss
-from whence.gradients.projection import Dimension, check_dimension
 from whence.gradients.scores import GradientRecipe, WeightedProducts, check_loss
 
 _MOST = 1e6  # above any real learning rate, and scores stay finite in float32

@@ -15,6 +15,7 @@ from whence.attribution.fitted import Fitted, Tests
 from whence.attribution.parameters import Params, a_seed, one_of, parameter
 from whence.core.checks import check_count, check_number
 from whence.core.contents import Layout
+from whence.core.projection import Dimension, check_dimension, projection_for
 from whence.errors import InvalidInputError
 from whence.features import FeatureBank
 from whence.features.training import Classifier, Training
@@ -22,7 +23,6 @@ from whence.gradients.bank import GradientBank, Kind, check_gradients, collect, 
 from whence.gradients.checkpoints import UNSAVED, read_checkpoints
 from whence.gradients.gradients import MEMORY, Weights, margin
 from whence.gradients.products import LastLayerGradients, Stored
-from whence.gradients.projection import Dimension, check_dimension, projection_for
 
 _BLOCK = 1024  # rows per block in float64
 

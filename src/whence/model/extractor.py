@@ -147,7 +147,7 @@ class Extractor:
         if wrong[best].any():
             self._refuse(int(wrong[best].int().argmax()), head, output)
         logits = (head.logits if self.activation else output).detach()
-        return self._joined(before, head.features), heads.paired(logits) if self.paired else logits
+        return self._joined(inputs, before, head.features), heads.paired(logits) if self.paired else logits
 
     def _find_activation(self, shared: Shared, passes: Sequence[tuple[HeadInputs, Tensor]]) -> None:
         """Find by value what the model does with its logits, or that only its first class is the layer's."""
@@ -162,14 +162,17 @@ class Extractor:
         """Features (B, d) of the model's inputs, in the caller's own modes; autograd follows if it is on."""
         shared, passes, before = self._passes(inputs)
         if len(passes) == 1:
-            return self._joined(before, passes[0][0].features)
+            return self._joined(inputs, before, passes[0][0].features)
         activation = self.activation or ""
         best = min(passes, key=lambda one: int(heads.differing(shared, one[0], one[1], activation).sum()))
-        return self._joined(before, best[0].features)
+        return self._joined(inputs, before, best[0].features)
 
-    def _joined(self, before: Mapping[str, Tensor], features: Tensor) -> Tensor:
+    def _joined(self, inputs: Any, before: Mapping[str, Any], features: Tensor) -> Tensor:
         """Features of all layers, of those before the head and of the head (B, d)."""
-        return features if self.layers is None else self.layers.joined(before, features)
+        if self.layers is None:
+            return features
+        weight, _ = heads.joint_weight(self.layers_of_head())
+        return self.layers.joined(self.model, inputs, before, features, weight)
 
     def layers_of_head(self) -> list[tuple[float, nn.Module]]:
         """Return the layers that the head is made of, with their shares."""
@@ -177,7 +180,7 @@ class Extractor:
 
     def _passes(
         self, inputs: Any, mode: HeadMode | None = None
-    ) -> tuple[Shared, list[tuple[HeadInputs, Tensor]], Mapping[str, Tensor]]:
+    ) -> tuple[Shared, list[tuple[HeadInputs, Tensor]], Mapping[str, Any]]:
         """Run the model once: the head's calls, what they gave each output that may be the logits, others.
 
         These are the vectors of the layers before it, where features come from several.

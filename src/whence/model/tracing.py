@@ -9,10 +9,12 @@ import numpy as np
 from torch import Tensor, nn
 
 from whence.errors import InvalidInputError
-from whence.model.heads import maps_features, terms
+from whence.model.blocks import Block
+from whence.model.heads import maps_features, terms, widths
 from whence.model.inputs import each_part, n_rows, run, running_on, take, to_model
-from whence.model.layers import Asked, Block, Layers, token_mask, watching
+from whence.model.layers import Asked, Layers, token_mask, watching
 from whence.model.modules import eagerly, evaluating
+from whence.model.tangents import Tangent, Tangents, has_matrix
 
 _AUTO = 5  # layers at most
 
@@ -41,7 +43,8 @@ def choose_layers(model: nn.Module, inputs: Any, head: str, width: int, asked: A
         The last linear layer, or several, and the number of their features.
     asked
         "all" is every distinct tensor that a linear or convolutional layer reads, but the model's own input;
-        a number so many of these from the end; "auto" see ``auto``; names those.
+        a number so many of these from the end; "auto" see ``auto``; names those; "tangent" are the gradients
+        of all trainable linear layers and convolutions, next to what goes into them.
     """
     last = Block(head, "vector", width, width=width)
     few = take(to_model(model, inputs), slice(2))
@@ -51,6 +54,8 @@ def choose_layers(model: nn.Module, inputs: Any, head: str, width: int, asked: A
         for name in names:
             _check_named(name, model, readings, blocks)
         return Layers(asked, (*(block for name, block in blocks.items() if name in names), last))
+    if asked == "tangent":
+        return Layers(asked, (last,), _tangents(model, head, blocks))
     chosen = [blocks[name] for name in _distinct(few, readings, head) if name in blocks]
     if isinstance(asked, int):
         if asked > len(chosen) + 1:
@@ -62,6 +67,19 @@ def choose_layers(model: nn.Module, inputs: Any, head: str, width: int, asked: A
     elif asked == "auto":
         chosen = [chosen[place] for place in auto(len(chosen) + 1)[:-1]]
     return Layers(asked, (*chosen, last))
+
+
+def _tangents(model: nn.Module, head: str, blocks: dict[str, Block]) -> Tangents | None:
+    """Return the layers before the head that tangent features come from; None where there are none."""
+    of_head = [model.get_submodule(name) for _, name in terms(head)]
+    layers = []
+    for name, block in blocks.items():
+        module = model.get_submodule(name)
+        if has_matrix(module) and module not in of_head:
+            layers.append(Tangent(block, sum(p.numel() for p in module.parameters())))
+    bias = any(getattr(module, "bias", None) is not None for module in of_head)
+    parameters = sum(p.numel() for module in of_head for p in module.parameters())
+    return Tangents(tuple(layers), widths(of_head[0])[1], parameters, bias) if layers else None
 
 
 def auto(n: int) -> list[int]:
