@@ -59,9 +59,16 @@ def _others(logits: Tensor, columns: Tensor) -> Tensor:
     return logits.scatter(1, columns, -torch.inf)
 
 
-_HELD = 1 << 22  # numbers in memory at a time, of right-hand sides or scores
-_PART = 0.2  # relative difference above which first-order and exact results disagree
+_HELD = 1 << 23  # numbers of right-hand sides in memory at a time
+_PRODUCTS = 1 << 22  # products of samples and answers in memory at a time
+_DIFFERENT = 0.2  # relative difference above which first-order and exact results disagree
 _SHOWN = 10  # tests in a printed record
+
+
+def _parts(n: int, size: int) -> list[slice]:
+    """Divide n rows into slices of ``size``, at least 64."""
+    size = max(64, size)
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 class EffectScorer:
@@ -106,7 +113,7 @@ class EffectScorer:
     def scored(self, features: Tensor, contrast: Contrast) -> Scored:
         """Compute the effects of all samples on one test with features (1, d)."""
         effects = self._effects(features, torch.tensor([contrast.target]))[0]
-        return Scored(self.surrogate.support, effects.cpu().numpy())
+        return Scored(self.surrogate.support, effects.double().cpu().numpy())
 
     def parts(self, features: Tensor, contrast: Contrast, indices: Sequence[int]) -> Parts:
         """Return effects as linear functions of the features of both samples."""
@@ -133,10 +140,12 @@ class EffectScorer:
         """
         surrogate, vectors = self.surrogate, self.surrogate.vectors
         labels = torch.as_tensor(surrogate.labels[surrogate.support])
-        width = max(1, _HELD // (max(vectors.shape) * surrogate.task.n_outputs))
-        blocks = torch.split(torch.arange(len(vectors)), width)
+        blocks = _parts(len(vectors), _HELD // (vectors.shape[1] * surrogate.task.n_outputs))
         parts = []
-        for rows in watched(blocks, len(vectors), "Self-influence", show_progress):
+        watch = watched(
+            blocks, len(vectors), "Self-influence", show_progress, lambda part: part.stop - part.start
+        )
+        for rows in watch:
             f, lam = vectors[rows], self._coefficients[rows]
             extended_rows = self.extended(f).double()[:, None]
             slopes = self.slopes(f, labels[rows]) if self._classes else lam.sign()
@@ -183,20 +192,19 @@ class EffectScorer:
         return pull
 
     def _effects(self, features: Tensor, targets: Tensor) -> Tensor:
-        """Compute effects (B, S) on tests with features (B, d), in float64, in batches."""
-        vectors, lam = self.extended(self.surrogate.vectors), self._coefficients
-        K = lam.shape[1]
-        width = max(1, _HELD // (max(vectors.shape) * K))
-        parts = []
+        """Compute effects (B, S) on tests with features (B, d), in the precision of the features."""
+        vectors, lam = self.extended(self.surrogate.vectors), self._coefficients.to(self.surrogate.vectors).T
+        K, D = len(lam), vectors.shape[1]
         read = self.surrogate.stored.transform(features)
-        for f, c in zip(torch.split(read, width), torch.split(targets, width), strict=True):
-            pulls = self.slopes(f, c)[:, :, None] * self.extended(f).double()[:, None]
-            answers = self.response(pulls)  # (b, K, D)
-            effects = answers.new_zeros(len(f), len(vectors))
-            for k in range(K):  # class by class: no array of tests, samples and classes
-                effects += (answers[:, k].to(vectors) @ vectors.T) * lam[:, k]
-            parts.append(effects)
-        return torch.cat(parts) if parts else lam.new_zeros(0, len(vectors))
+        out = vectors.new_empty(len(read), len(vectors))
+        for tests in _parts(len(read), _HELD // (K * D)):
+            f = read[tests]
+            pulls = self.slopes(f, targets[tests])[:, :, None] * self.extended(f).double()[:, None]
+            answers = self.response(pulls).to(vectors).reshape(-1, D)  # (b·K, D)
+            for part in _parts(len(vectors), _PRODUCTS // len(answers)):
+                logits = (answers @ vectors[part].T).reshape(len(f), K, -1)
+                out[tests, part] = logits.mul_(lam[:, part]).sum(1)
+        return out
 
     def extended(self, features: Tensor) -> Tensor:
         """Return features (B, D) with the constant of the bias."""
@@ -245,7 +253,7 @@ class GroupEffect:
     @property
     def disagree(self) -> bool:
         """Whether first-order and exact changes differ by more than 20 %."""
-        return self.difference > _PART
+        return self.difference > _DIFFERENT
 
     def columns(self) -> Columns:
         """Return columns of plain values, one row per test."""
