@@ -20,8 +20,9 @@ from whence.features.metric import LearnsMap, MetricName, check_metric
 from whence.features.training import Training
 from whence.model.layers import Asked, check_layers
 from whence.surrogate.agreement import Faithfulness
-from whence.surrogate.effects import EffectScorer, GroupEffect, Output, first_order_effect, group_effect
+from whence.surrogate.effects import EffectScorer, Output
 from whence.surrogate.fitting import fit_surrogate
+from whence.surrogate.group_effects import GroupEffect, first_order_effect, group_effect
 from whence.surrogate.smooth import RidgeSolver, SoftmaxSolver
 from whence.surrogate.solving import SurrogateSolver
 from whence.surrogate.surrogate import Surrogate
