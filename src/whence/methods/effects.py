@@ -15,6 +15,7 @@ from whence.attribution.fitted import Fitted, Tests
 from whence.attribution.parameters import one_of, parameter
 from whence.attribution.training_features import all_features
 from whence.core.arrays import Doubles
+from whence.core.checks import check_is
 from whence.errors import InvalidInputError
 from whence.features.metric import LearnsMap, MetricName, check_metric
 from whence.features.training import Training
@@ -131,9 +132,10 @@ class Effects(Attributor):
     ) -> GroupEffect:
         """Predict how outputs change for a batch of inputs without some samples, or with other labels.
 
-        The first-order prediction is the sum of the samples' effects; the exact one re-solves the surrogate.
-        **Negative if the samples raise the target's output.** Print the result to see both, and whether they
-        disagree.
+        The first-order prediction is the sum of the samples' effects. The corrected one is one Newton step,
+        which allows for samples that stand in for each other. The exact one re-solves the surrogate.
+        **Negative if the samples raise the target's output.** Print the result to see all three, and whether
+        the first and the last disagree.
 
         Parameters
         ----------
@@ -160,10 +162,12 @@ class Effects(Attributor):
         remove: Sequence[int] = (),
         relabel: Mapping[int, Any] | None = None,
         training_features: Any = None,
+        corrected: bool = False,
     ) -> Doubles:
-        """Compute ``first_order`` of ``effect_of``, (B,), without re-solving the surrogate."""
+        """Compute ``first_order`` or ``corrected`` of ``effect_of``, (B,), without re-solving."""
         fitted, tests, X = self._question(x, target, features, training_features)
-        return first_order_effect(fitted.scorer, tests.features, tests.targets, remove, relabel, X)
+        check_is("corrected", corrected, bool, "True or False")
+        return first_order_effect(fitted.scorer, tests.features, tests.targets, remove, relabel, X, corrected)
 
     def total(self, parts: Iterable[tuple[Tensor, Tensor]]) -> Doubles:
         """Compute effects (train,) of every sample on the sum of the outputs for tests, by one linear solve.

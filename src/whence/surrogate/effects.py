@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Literal
 
@@ -118,6 +119,10 @@ class EffectScorer:
         labels = torch.as_tensor(self.surrogate.labels[self.surrogate.support[rows]], device=chances.device)
         chances[torch.arange(len(labels), device=chances.device), labels] += 1.0
         return chances.clamp(0.0, 1.0)
+
+    def curvature_root(self, rows: Rows) -> CurvatureRoot:
+        """Return R_i of support vectors, with R_i R_iᵀ the Hessian of the loss by the logits."""
+        return CurvatureRoot(self.chances(rows).sqrt() if self._classes else None)
 
     def coefficients(self, rows: Rows) -> Tensor:
         """Return λ_i (m, K) of support vectors, in float64."""
@@ -245,3 +250,25 @@ class EffectScorer:
         if not constant:
             return features
         return torch.cat([features, features.new_full((len(features), 1), constant)], dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class CurvatureRoot:
+    """R_i = diag(q_i) (I − q_i q_iᵀ) with q_i = √p_i, of which R_i R_iᵀ = diag p_i − p_i p_iᵀ.
+
+    Attributes
+    ----------
+    q : (m, K) roots of probabilities; None for the squared loss, where R_i is the identity
+    """
+
+    q: Tensor | None
+
+    def __call__(self, v: Tensor, transposed: bool = False) -> Tensor:
+        """Apply R_i, or its transpose, to v (m, K)."""
+        q = self.q
+        if q is None:
+            return v
+        if transposed:
+            v = q * v
+        v = v - q * ((q * v).sum(1, keepdim=True) / q.square().sum(1, keepdim=True))
+        return v if transposed else q * v
