@@ -209,7 +209,18 @@ class EffectScorer:
         for features, targets in tests:
             read = surrogate.stored.transform(features.to(vectors))
             pull += self.slopes(read, targets).T @ self.extended(read).double()
-        answer = self.response(pull[None])[0]
+        return self._on(pull)
+
+    def effects_on(self, read: Tensor, target: int, rival: int) -> Doubles:
+        """Compute effects (train,) on the margin of a class over another for a transformed test (1, d)."""
+        pull = torch.zeros(self.surrogate.task.n_outputs, 1, dtype=torch.float64, device=read.device)
+        pull[target], pull[rival] = 1.0, -1.0
+        return self._on(pull * self.extended(read).double())
+
+    def _on(self, pull: Tensor) -> Doubles:
+        """Compute effects (train,) of every sample on an output with the derivative (K, D) by the weights."""
+        surrogate, answer = self.surrogate, self.response(pull[None])[0]
+        vectors = self.extended(surrogate.vectors)
         effects = ((vectors.double() @ answer.T) * self.coefficients(slice(None))).sum(1)
         out = np.zeros(len(surrogate.labels))
         out[surrogate.support] = effects.cpu().numpy()

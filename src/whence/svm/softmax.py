@@ -245,15 +245,16 @@ class _Newton:
     def step(self, at: _Point) -> Doubles:
         """Solve H S = −gradient, more exactly for smaller gradients."""
         K, d = at.W.shape
-        if self._factor is None or 4 * K * self._products >= d:
-            self._factor = self._precondition(at.P)
+        factor = self._factor
+        if factor is None or 4 * K * self._products >= d:
+            factor = self._factor = self._precondition(at.P)
         self._products = 0
         P = at.P.astype(self._dtype)
         # This forcing term makes Newton's method converge superlinearly.
         tol = 0.1 * min(0.1, float(np.sqrt(np.linalg.norm(at.gradient))))
         step: Doubles
         step, _ = conjugate_gradients(
-            lambda V: self._product(V, P), -at.gradient, lambda R: cho_solve(self._factor, R.T).T, np.vdot,
+            lambda V: self._product(V, P), -at.gradient, lambda R: cho_solve(factor, R.T).T, np.vdot,
             tol=max(tol, _FORCE), steps=_PRODUCTS,
         )  # fmt: skip
         return step
