@@ -23,6 +23,7 @@ from benchmarks import (
     novelty,
     outliers,
     peers,
+    response,
     solver,
     tolerance,
     update,
@@ -46,6 +47,7 @@ PARTS = (
     "explorer",
     "layers",
     "effects",
+    "response",
     "kills",
     "outliers",
     "novelty",
@@ -123,6 +125,8 @@ if "layers" in chosen:
     layers.run(options.data, options.cache)
 if "effects" in chosen:
     effects.run(options.data, options.cache)
+if "response" in chosen:
+    response.run(options.data)
 if "kills" in chosen:
     kills.run()
 if "outliers" in chosen:

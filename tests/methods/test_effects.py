@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,8 @@ from whence.errors import ConvergenceWarning
 from whence.features import FeatureBank
 from whence.model.heads import Head
 from whence.surrogate.effects import Output, slopes, values
+from whence.surrogate.response import SoftmaxResponse
+from whence.surrogate.scores import Contrast
 from whence.surrogate.smooth import choose_C_by_loss, network_loss
 from whence.svm.softmax import SoftmaxSolution, solve_softmax, spanned
 
@@ -66,16 +71,16 @@ def test_the_surrogate_is_that_of_scikit_learn(data: Any) -> None:
 
 @pytest.mark.parametrize("output", ["logit", "margin", "log_prob"])
 @pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize("limits", [(), ("_DENSE",), ("_DENSE", "_BYTES")])
 def test_scores_are_those_of_the_whole_hessian(
-    data: Any, output: Output, wide: bool, steps: bool, monkeypatch: pytest.MonkeyPatch
+    data: Any, output: Output, wide: bool, limits: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a factor of the Hessian and by steps.
+    """By a factor of the Hessian, by one in float32 that is corrected, and by steps.
 
     Also where there are more features than samples, and the surrogate is solved in their span.
     """
-    if steps:
-        monkeypatch.setattr("whence.surrogate.response._DENSE", 0)
+    for limit in limits:
+        monkeypatch.setattr(f"whence.surrogate.response.{limit}", 0)
     f, y, tests = data
     if wide:
         more = np.random.default_rng(1).normal(size=(D, 80)).astype(np.float32)
@@ -96,6 +101,86 @@ def test_scores_are_those_of_the_whole_hessian(
     expected = pulls @ torch.linalg.solve(H, gradients.reshape(N, -1).T)
     found = e.attribute(features=tests, target=target).double()
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("kappa", [1e4, 1e8])
+@pytest.mark.parametrize("limits", [("_DENSE",), ("_DENSE", "_BYTES")])
+def test_a_corrected_factor_and_steps_are_as_exact_as_a_factor_in_float64(
+    kappa: float, limits: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of features with a common offset, of which inner products in float32 cancel, and in any units."""
+    rng = np.random.default_rng(3)
+    chances = torch.from_numpy(rng.dirichlet(np.full(4, 0.3), size=200))
+    f = torch.from_numpy((rng.normal(size=(200, 30)) + 4.0).astype(np.float32))
+    pulls = torch.from_numpy(rng.normal(size=(5, 4, 30)))
+    C = kappa / float(f.double().square().sum())
+    H = torch.eye(120, dtype=torch.float64)
+    for p, row in zip(chances, f.double(), strict=True):
+        H += C * torch.kron(torch.diag(p) - torch.outer(p, p), torch.outer(row, row))
+    expected = torch.linalg.solve(H, pulls.flatten(1).T).T
+    for limit in limits:
+        monkeypatch.setattr(f"whence.surrogate.response.{limit}", 0)
+    for unit in (1.0, 1e-25):
+        found = SoftmaxResponse(f * unit, chances, C / unit**2)(pulls).flatten(1)
+        errors = ((found - expected) * ((found - expected) @ H)).sum(1)
+        assert (errors <= 4e-12 * ((expected @ H) * expected).sum(1)).all()
+
+
+def solves(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Count the systems of each call of the response."""
+    counts: list[int] = []
+    apply = SoftmaxResponse.__call__
+
+    def counted(self: SoftmaxResponse, pulls: torch.Tensor) -> torch.Tensor:
+        counts.append(len(pulls))
+        return apply(self, pulls)
+
+    monkeypatch.setattr(SoftmaxResponse, "__call__", counted)
+    return counts
+
+
+def test_nothing_is_solved_twice(data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = solves(monkeypatch)
+    e, tests = fit(data), torch.from_numpy(data[2])
+    scores = e.attribute(features=tests, target=0)
+    assert counts == [len(tests)]
+    torch.testing.assert_close(e.attribute(features=tests[2:4], target=0), scores[2:4])
+    e.top_k(features=tests, target=0, k=2)
+    assert counts == [len(tests)]
+    e.attribute(features=tests[:1], target=1)  # another question
+    assert counts == [len(tests), 1]
+    scorer, contrast = e.fitted_.scorer, Contrast(0)
+    parts = scorer.parts(tests[:1], contrast, [3, 8])
+    assert counts == [len(tests), 1, 2]  # one per sample
+    again = scorer.parts(tests[:1], contrast, [8, 3])
+    assert counts == [len(tests), 1, 2]
+    torch.testing.assert_close(again.on_test.flip(0), parts.on_test)
+
+
+def test_several_threads_share_one_factor(data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    build = SoftmaxResponse.__init__
+
+    def slow(self: SoftmaxResponse, *args: Any) -> None:
+        made.append(self)
+        time.sleep(0.05)
+        build(self, *args)
+
+    monkeypatch.setattr(SoftmaxResponse, "__init__", slow)
+    e, tests = fit(data), torch.from_numpy(data[2])
+    expected = fit(data).attribute(features=tests, target=0)
+    made.clear()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: e.attribute(features=tests, target=0), range(8)))
+    assert len(made) == 1
+    for scores in found:
+        torch.testing.assert_close(scores, expected)
+
+
+def test_an_explainer_that_has_answered_pickles(data: Any) -> None:
+    e, tests = fit(data), torch.from_numpy(data[2])
+    expected = e.attribute(features=tests, target=0)
+    torch.testing.assert_close(pickle.loads(pickle.dumps(e)).attribute(features=tests, target=0), expected)
 
 
 @pytest.mark.parametrize("apart", [1.0, 20.0])

@@ -119,6 +119,43 @@ def test_a_class_without_most_of_its_samples_is_too_much_for_first_order():
     assert "2 more" in str(found)
 
 
+@pytest.mark.parametrize(("remove", "relabel"), [([4], {}), ([4, 8, 15, 16, 23], {}), ([1, 2], {30: 0})])
+def test_corrected_is_a_newton_step_of_the_remaining_samples(remove, relabel):
+    explainer = fitted()
+    found = ask(explainer, remove=remove, relabel=relabel)
+    b, keep = explainer.constant_, np.setdiff1d(np.arange(N), remove)
+    F, T = (torch.from_numpy(np.c_[some.astype(np.float64), np.full(len(some), b)]) for some in (X, TESTS))
+    labels = torch.from_numpy(Y.copy())
+    for sample, label in relabel.items():
+        labels[sample] = label
+    W = torch.from_numpy(explainer.coef_.copy())
+    W[:, -1] /= b
+
+    def objective(W):
+        losses = torch.nn.functional.cross_entropy(F[keep] @ W.T, labels[keep], reduction="sum")
+        return 0.5 * (W * W).sum() + losses
+
+    H = torch.autograd.functional.hessian(objective, W).reshape(W.numel(), -1)
+    gradient = torch.autograd.functional.jacobian(objective, W).flatten()
+    step = -torch.linalg.solve(H, gradient).reshape(W.shape)
+    expected = (T @ step.T)[np.arange(len(TESTS)), TARGETS]
+    np.testing.assert_allclose(found.corrected, expected, atol=2e-6)
+    alone = explainer.first_order(
+        features=TESTS, target=TARGETS, remove=remove, relabel=relabel, training_features=X, corrected=True
+    )
+    np.testing.assert_array_equal(alone, found.corrected)
+
+
+def test_corrected_is_nearer_where_samples_are_copies():
+    copies = np.tile(np.arange(10), 4)
+    x, y = X[copies], Y[copies]
+    explainer = Effects(C=1.0, tol=1e-10, show_progress=False).fit(features=FeatureBank.of(x, y))
+    gone = np.flatnonzero(copies == 3).tolist()
+    found = explainer.effect_of(features=TESTS, target=TARGETS, remove=gone, training_features=x)
+    apart = [np.linalg.norm(some - found.exact) for some in (found.corrected, found.first_order)]
+    assert apart[0] < 0.5 * apart[1]
+
+
 def test_relabelled_samples_pull_the_other_way():
     explainer = fitted(C=0.05)
     wrong = {2: (int(Y[2]) + 1) % K, 9: (int(Y[9]) + 2) % K}

@@ -54,6 +54,12 @@ def test_scores_are_leave_one_out_but_for_the_leverage(n: int, d: int, K: int) -
         found = explainer.effect_of(features=T, target=K - 1, remove=[i], training_features=X)
         np.testing.assert_allclose(found.exact, -lost, rtol=1e-3, atol=1e-4)
         np.testing.assert_allclose(found.first_order, -scores[:, i], rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(found.corrected, -lost, rtol=1e-3, atol=1e-4)
+    gone = [0, 3, 5, 7]
+    rest = np.setdiff1d(np.arange(n), gone)
+    changed = (ridge(X[rest], y[rest], C, b, T, y) - whole)[:, K - 1]
+    found = explainer.effect_of(features=T, target=K - 1, remove=gone, training_features=X)
+    np.testing.assert_allclose(found.corrected, changed, rtol=1e-3, atol=1e-4)
 
 
 def test_another_number_changes_predictions_in_a_straight_line() -> None:

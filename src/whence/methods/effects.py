@@ -15,13 +15,16 @@ from whence.attribution.fitted import Fitted, Tests
 from whence.attribution.parameters import one_of, parameter
 from whence.attribution.training_features import all_features
 from whence.core.arrays import Doubles
+from whence.core.checks import check_count, check_is
 from whence.errors import InvalidInputError
 from whence.features.metric import LearnsMap, MetricName, check_metric
 from whence.features.training import Training
 from whence.model.layers import Asked, check_layers
 from whence.surrogate.agreement import Faithfulness
-from whence.surrogate.effects import EffectScorer, GroupEffect, Output, first_order_effect, group_effect
+from whence.surrogate.effects import EffectScorer, Output
 from whence.surrogate.fitting import fit_surrogate
+from whence.surrogate.flips import Flip, find_flips
+from whence.surrogate.group_effects import GroupEffect, first_order_effect, group_effect
 from whence.surrogate.smooth import RidgeSolver, SoftmaxSolver
 from whence.surrogate.solving import SurrogateSolver
 from whence.surrogate.surrogate import Surrogate
@@ -130,9 +133,10 @@ class Effects(Attributor):
     ) -> GroupEffect:
         """Predict how outputs change for a batch of inputs without some samples, or with other labels.
 
-        The first-order prediction is the sum of the samples' effects; the exact one re-solves the surrogate.
-        **Negative if the samples raise the target's output.** Print the result to see both, and whether they
-        disagree.
+        The first-order prediction is the sum of the samples' effects. The corrected one is one Newton step,
+        which allows for samples that stand in for each other. The exact one re-solves the surrogate.
+        **Negative if the samples raise the target's output.** Print the result to see all three, and whether
+        the first and the last disagree.
 
         Parameters
         ----------
@@ -159,10 +163,43 @@ class Effects(Attributor):
         remove: Sequence[int] = (),
         relabel: Mapping[int, Any] | None = None,
         training_features: Any = None,
+        corrected: bool = False,
     ) -> Doubles:
-        """Compute ``first_order`` of ``effect_of``, (B,), without re-solving the surrogate."""
+        """Compute ``first_order`` or ``corrected`` of ``effect_of``, (B,), without re-solving."""
         fitted, tests, X = self._question(x, target, features, training_features)
-        return first_order_effect(fitted.scorer, tests.features, tests.targets, remove, relabel, X)
+        check_is("corrected", corrected, bool, "True or False")
+        return first_order_effect(fitted.scorer, tests.features, tests.targets, remove, relabel, X, corrected)
+
+    def find_flips(
+        self, x: Any = None, *, features: Any = None, limit: int = 50, training_features: Any = None
+    ) -> list[Flip]:
+        """Find, for each input, a smallest set of training samples whose removal changes its prediction.
+
+        Samples are tried by their effect on the margin, every set is confirmed by re-solving the surrogate,
+        and samples that are not needed are put back. Predictions are those of the surrogate, which is
+        re-solved some tens of times per input; your model is not trained again. Print the results.
+
+        Parameters
+        ----------
+        x, features, training_features
+            As for ``effect_of``.
+        limit
+            Maximum number of samples in a set.
+
+        Examples
+        --------
+        >>> import torch, whence
+        >>> x, y = torch.tensor([[-2.0], [-1.0], [1.0]]), torch.tensor([0, 0, 1])
+        >>> bank = whence.features.FeatureBank.of(x, y)
+        >>> effects = whence.Effects(show_progress=False).fit(features=bank, class_names=["left", "right"])
+        >>> print(effects.find_flips(features=torch.tensor([[0.5]]))[0])
+        Removing training sample 2 changes the prediction from right to left.
+        """
+        self._check_fitted().task.require_classes("find_flips")
+        limit = check_count("limit", limit)
+        fitted, tests, X = self._question(x, None, features, training_features)
+        solver = self._solver(fitted.task)
+        return find_flips(fitted.scorer, solver, tests.features, X, limit, self.show_progress)
 
     def total(self, parts: Iterable[tuple[Tensor, Tensor]]) -> Doubles:
         """Compute effects (train,) of every sample on the sum of the outputs for tests, by one linear solve.

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from whence.core.conjugate import conjugate_gradients
 from whence.errors import ConvergenceWarning, warn
+from whence.surrogate.hessian import SoftmaxHessian
 
 _TOL = 1e-6  # relative error, in the norm of the Hessian, as estimated by the preconditioner
 _STEPS = 500  # maximum steps of conjugate gradients; ten to fifty are typical
-_ROWS = 4096  # samples in float64 at a time
-_DENSE = 3_000  # number of weights up to which H is dense (72 MB) and factorised
+_DENSE = 3_000  # weights up to which H is factorised in float64 (72 MB): every solve is direct
+_BYTES = 1 << 30  # memory of a factor in float32, up to 16,384 weights: every solve takes one product or two
 _STEEP = 1e9  # C Σ_i ‖f_i‖² up to which a factor is as accurate as conjugate gradients
+_FLAT = 1.2e4  # C Σ_i ‖f_i‖² up to which products in float32 reach _TOL: at 1e4 the error is 2e-7 to 1.1e-6
+
+
+Solver = Callable[[Tensor], Tensor]
+"""Applies an inverse to pulls (B, K, r)."""
 
 
 class SoftmaxResponse:
     """Applies H⁻¹, where H = I + C Σ_i (diag p_i − p_i p_iᵀ) ⊗ f_i f_iᵀ is the Hessian at the solution.
 
-    It uses the Cholesky factor if W has few entries and C is not too large, else conjugate gradients,
-    preconditioned by the average over classes: I ⊗ (I + C Σ_i q_i f_i f_iᵀ) with the mean q_i of
-    p_ic (1 − p_ic). With fewer samples than features it works in the span of the samples, outside of which H
-    is the identity.
+    H is factorised if W has few entries and C is not too large: in float64, or in float32 with a correction
+    by the residual. Else it uses conjugate gradients, preconditioned by the average over classes. With fewer
+    samples than features it works in the span of the samples, outside of which H is the identity.
 
     Parameters
     ----------
@@ -31,92 +38,122 @@ class SoftmaxResponse:
     """
 
     def __init__(self, vectors: Tensor, chances: Tensor, C: float) -> None:
-        self._chances, self._C = chances, C
         self._basis: Tensor | None = None  # (D, S), orthonormal
-        self._rows = vectors
+        rows, dtype = vectors, vectors.dtype
         n, D = vectors.shape
         if n < D:
             f = vectors.double()
             gram = f @ f.T
             gram.diagonal().add_(1e-12 * gram.diagonal().mean() + torch.finfo(torch.float64).tiny)
-            self._rows = torch.linalg.cholesky(gram)
-            self._basis = torch.linalg.solve_triangular(self._rows, f, upper=False).T
-        self._factor: Tensor | None = None  # (K·r, K·r) of H = L Lᵀ
-        kappa = C * float(self._rows.double().square().sum())
-        if chances.shape[1] * self._rows.shape[1] <= _DENSE and kappa <= _STEEP:
-            self._factor = torch.linalg.cholesky(self._hessian())
-        else:
-            self._about = torch.cholesky_inverse(torch.linalg.cholesky(self._mean()))
-
-    def _hessian(self) -> Tensor:
-        """Compute H (K·r, K·r), by one product of all p_i ⊗ f_i with themselves."""
-        K, r = self._chances.shape[1], self._rows.shape[1]
-        out = torch.eye(K * r, dtype=torch.float64, device=self._rows.device)
-        for part in self._blocks():
-            f, p = self._rows[part].double(), self._chances[part]
-            pairs = (p[:, :, None] * f[:, None]).flatten(1)  # (s, K·r)
-            out.addmm_(pairs.T, pairs, alpha=-self._C)
-            for k in range(K):
-                block = slice(k * r, (k + 1) * r)
-                out[block, block].addmm_(pairs[:, block].T, f, alpha=self._C)
-        return out
-
-    def _mean(self) -> Tensor:
-        """Compute I + C Σ_i q_i f_i f_iᵀ (r, r), the average of H over classes."""
-        out = torch.eye(self._rows.shape[1], dtype=torch.float64, device=self._rows.device)
-        q = self._C * (self._chances * (1 - self._chances)).mean(1)
-        for part in self._blocks():
-            f = self._rows[part].double()
-            out.addmm_((q[part, None] * f).T, f)
-        return out
-
-    def _blocks(self) -> list[slice]:
-        n = len(self._rows)
-        return [slice(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS)]
+            rows = torch.linalg.cholesky(gram)
+            self._basis = torch.linalg.solve_triangular(rows, f, upper=False).T
+        hessian = SoftmaxHessian(rows, chances, C)
+        self._solve = _make_solver(hessian, dtype if hessian.kappa <= _FLAT else torch.float64)
 
     def __call__(self, pulls: Tensor) -> Tensor:
         """Apply H⁻¹ to pulls (B, K, D), each separately, in float64."""
         pulls = pulls.double()
         if self._basis is None:
-            return self._solved(pulls)
+            return self._solve(pulls)
         inside = pulls @ self._basis
-        return pulls + (self._solved(inside) - inside) @ self._basis.T
+        return pulls + (self._solve(inside) - inside) @ self._basis.T
 
-    def _solved(self, pulls: Tensor) -> Tensor:
+
+def _make_solver(hessian: SoftmaxHessian, dtype: torch.dtype) -> Solver:
+    """Choose how H⁻¹ is applied; products with H are in ``dtype``."""
+    K, r = hessian.shape
+    n = (K - 1) * r
+    if hessian.kappa <= _STEEP and n <= _DENSE:
+        factor = Factor.of(hessian, torch.float64)
+        if factor is not None:
+            return factor
+    elif hessian.kappa <= _STEEP and 4 * n * n <= _BYTES:
+        factor = Factor.of(hessian, torch.float32)
+        if factor is not None:
+            return Corrected(hessian, factor, dtype)
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(hessian.mean(torch.float64))).to(dtype)
+    return Steps(hessian, lambda pulls: (pulls.to(dtype) @ inverse).double(), dtype)
+
+
+class Factor:
+    """Applies H⁻¹ by the Cholesky factor of ``hessian.leading``.
+
+    On pulls that are equal for all classes H is the identity; the rest has classes that sum to 0.
+    """
+
+    def __init__(self, factor: Tensor) -> None:
+        self._factor = factor
+
+    @classmethod
+    def of(cls, hessian: SoftmaxHessian, dtype: torch.dtype) -> Factor | None:
+        """Factorise, or return None if H is not positive definite in this precision."""
+        matrix = hessian.leading(dtype).T  # its upper half, by columns, as LAPACK reads it: no copy is made
+        failed = torch.zeros((), dtype=torch.int32, device=matrix.device)
+        torch.linalg.cholesky_ex(matrix, upper=True, out=(matrix, failed))
+        return None if failed else cls(matrix)
+
+    def __call__(self, pulls: Tensor) -> Tensor:
         """Apply H⁻¹ to pulls (B, K, r)."""
-        if self._factor is None:
-            return self._near(pulls)
-        return torch.cholesky_solve(pulls.flatten(1).T, self._factor).T.reshape(pulls.shape)
+        common = pulls.mean(1, keepdim=True)
+        right = (pulls[:, :-1] - common).flatten(1).to(self._factor)
+        half = torch.linalg.solve_triangular(self._factor.T, right.T, upper=False)
+        u = torch.linalg.solve_triangular(self._factor, half, upper=True).T.to(pulls)
+        u = u.reshape(len(pulls), -1, pulls.shape[2])
+        common = common - u.sum(1, keepdim=True) / pulls.shape[1]
+        return torch.cat([u + common, common], dim=1)
 
-    def _product(self, x: Tensor) -> Tensor:
-        """Apply H to x (B, K, r)."""
-        B, K, r = x.shape
-        out, flat = x.clone().reshape(B * K, r), x.reshape(B * K, r)
-        for part in self._blocks():
-            f, p = self._rows[part].double(), self._chances[part].T  # (s, r), (K, s)
-            moved = (flat @ f.T).reshape(B, K, -1) * p
-            moved -= p * moved.sum(1, keepdim=True)
-            out.addmm_(moved.reshape(B * K, -1), f, alpha=self._C)
-        return out.reshape(B, K, r)
 
-    def _near(self, pulls: Tensor) -> Tensor:
-        """Apply H⁻¹ to pulls (B, K, r) by conjugate gradients."""
+class Corrected:
+    """Applies H⁻¹ by a factor in float32, corrected once by the residual.
+
+    The error of the corrected response is to the correction as the correction is to the response, so its
+    size is known. Where it is above the tolerance, conjugate gradients follow.
+    """
+
+    def __init__(self, hessian: SoftmaxHessian, factor: Factor, dtype: torch.dtype) -> None:
+        self._hessian, self._factor, self._dtype = hessian, factor, dtype
+        self._steps = Steps(hessian, factor, dtype)
+
+    def __call__(self, pulls: Tensor) -> Tensor:
+        """Apply H⁻¹ to pulls (B, K, r)."""
+        response = self._factor(pulls)
+        left = pulls - self._hessian.product(response, self._dtype)
+        correction = self._factor(left)
+        if ((left * correction).sum((1, 2)) > _TOL * (pulls * response).sum((1, 2))).any():
+            return self._steps(pulls)
+        return response.add_(correction)
+
+
+class Steps:
+    """Applies H⁻¹ by conjugate gradients.
+
+    Parameters
+    ----------
+    hessian : H
+    near : the preconditioner, near H⁻¹
+    dtype : precision of products with the samples
+    """
+
+    def __init__(self, hessian: SoftmaxHessian, near: Solver, dtype: torch.dtype) -> None:
+        self._hessian, self._near, self._dtype = hessian, near, dtype
+
+    def __call__(self, pulls: Tensor) -> Tensor:
+        """Apply H⁻¹ to pulls (B, K, r)."""
         response: Tensor
         response, solved = conjugate_gradients(
-            self._product,
+            lambda x: self._hessian.product(x, self._dtype),
             pulls,
-            lambda left: left @ self._about,
+            self._near,
             lambda a, b: (a * b).sum((1, 2), keepdim=True),
             tol=_TOL,
             steps=_STEPS,
         )
-        if solved.all():
-            return response
-        warn(
-            f"{int((~solved).sum())} of {len(pulls)} effects did not converge in {_STEPS} steps of conjugate "
-            "gradients. Use a smaller C.",
-            ConvergenceWarning,
-        )
+        if not solved.all():
+            warn(
+                f"{int((~solved).sum())} of {len(pulls)} effects did not converge in {_STEPS} steps of "
+                "conjugate gradients. Use a smaller C.",
+                ConvergenceWarning,
+            )
         return response
 
 
