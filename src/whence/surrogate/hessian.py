@@ -38,9 +38,9 @@ class SoftmaxHessian:
         return self._chances.shape[1], self._rows.shape[1]
 
     @property
-    def narrow(self) -> torch.dtype:
-        """The dtype of the samples."""
-        return self._rows.dtype
+    def device(self) -> torch.device:
+        """Where the samples are."""
+        return self._rows.device
 
     def product(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         """Compute H x for x (B, K, r) in float64, with products of samples in ``dtype``."""

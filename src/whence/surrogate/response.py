@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -15,6 +16,9 @@ _TOL = 1e-6  # relative error, in the norm of the Hessian, as estimated by the p
 _STEPS = 500  # maximum steps of conjugate gradients; ten to fifty are typical
 _DENSE = 3_000  # weights up to which H is factorised in float64 (72 MB): every solve is direct
 _BYTES = 1 << 30  # memory of a factor in float32, up to 16,384 weights: every solve takes one product or two
+_SOME = 1e-4  # the same for many pulls and many weights
+_RANK = 400  # of the sketch of H that is a preconditioner
+_LONG = 32  # pulls at a time from which on it is made
 _STEEP = 1e9  # C Σ_i ‖f_i‖² up to which a factor is as accurate as conjugate gradients
 _FLAT = 1.2e4  # C Σ_i ‖f_i‖² up to which products in float32 reach _TOL: at 1e4 the error is 2e-7 to 1.1e-6
 
@@ -27,7 +31,8 @@ class SoftmaxResponse:
     """Applies H⁻¹, where H = I + C Σ_i (diag p_i − p_i p_iᵀ) ⊗ f_i f_iᵀ is the Hessian at the solution.
 
     H is factorised if W has few entries and C is not too large: in float64, or in float32 with a correction
-    by the residual. Else it uses conjugate gradients, preconditioned by the average over classes. With fewer
+    by the residual. Else it uses conjugate gradients, preconditioned by the average over classes, or
+    for many pulls by a sketch of H. With fewer
     samples than features it works in the span of the samples, outside of which H is the identity.
 
     Parameters
@@ -71,8 +76,40 @@ def _make_solver(hessian: SoftmaxHessian, dtype: torch.dtype) -> Solver:
         factor = Factor.of(hessian, torch.float32)
         if factor is not None:
             return Corrected(hessian, factor, dtype)
+    return Many(hessian, dtype) if hessian.kappa <= _FLAT else Steps(hessian, _by_mean(hessian, dtype), dtype)
+
+
+def _by_mean(hessian: SoftmaxHessian, dtype: torch.dtype) -> Solver:
+    """Return a preconditioner: the inverse of the average of H over classes."""
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(hessian.mean(torch.float64))).to(dtype)
-    return Steps(hessian, lambda pulls: (pulls.to(dtype) @ inverse).double(), dtype)
+    return lambda pulls: (pulls.to(dtype) @ inverse).double()
+
+
+def _by_sketch(hessian: SoftmaxHessian, dtype: torch.dtype) -> Solver:
+    """Return a preconditioner: the inverse of I plus a randomised Nyström approximation of H − I.
+
+    H − I has a trace of at most ½ C Σ_i ‖f_i‖², so at a moderate C few of its eigenvalues are above 1.
+    """
+    K, r = hessian.shape
+    rank = min(_RANK, K * r)
+    noise = torch.randn(K * r, rank, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    basis = torch.linalg.qr(noise)[0].to(hessian.device)  # (K·r, rank)
+    image = hessian.product(basis.T.reshape(rank, K, r), dtype).reshape(rank, K * r).T - basis
+    shift = torch.finfo(dtype).eps * torch.linalg.matrix_norm(image)
+    image += shift * basis
+    core = basis.T @ image
+    half = torch.linalg.cholesky((core + core.T) / 2)
+    factor = torch.linalg.solve_triangular(half, image.T, upper=False)  # (rank, K·r); H − I ≈ factorᵀ factor
+    values, rotation = torch.linalg.eigh(factor @ factor.T)
+    vectors = ((rotation.T @ factor) / values.sqrt()[:, None]).to(dtype)
+    values = (values - shift).clamp(min=0.0)
+    gains = ((values[0] - values) / (values + 1.0)).to(dtype)
+
+    def near(pulls: Tensor) -> Tensor:
+        flat = pulls.flatten(1).to(dtype)
+        return (flat + ((flat @ vectors.T) * gains) @ vectors).double().reshape(pulls.shape)
+
+    return near
 
 
 class Factor:
@@ -124,6 +161,26 @@ class Corrected:
         return response.add_(correction)
 
 
+class Many:
+    """Applies H⁻¹ by conjugate gradients, with a preconditioner that pays from the first long batch on."""
+
+    def __init__(self, hessian: SoftmaxHessian, dtype: torch.dtype) -> None:
+        self._hessian, self._dtype = hessian, dtype
+
+    def __call__(self, pulls: Tensor) -> Tensor:
+        """Apply H⁻¹ to pulls (B, K, r)."""
+        long = len(pulls) >= _LONG or "_many" in self.__dict__
+        return self._many(pulls) if long else self._few(pulls)
+
+    @cached_property
+    def _few(self) -> Steps:
+        return Steps(self._hessian, _by_mean(self._hessian, self._dtype), self._dtype)
+
+    @cached_property
+    def _many(self) -> Steps:
+        return Steps(self._hessian, _by_sketch(self._hessian, self._dtype), self._dtype, _SOME)
+
+
 class Steps:
     """Applies H⁻¹ by conjugate gradients.
 
@@ -132,10 +189,11 @@ class Steps:
     hessian : H
     near : the preconditioner, near H⁻¹
     dtype : precision of products with the samples
+    tol : relative error
     """
 
-    def __init__(self, hessian: SoftmaxHessian, near: Solver, dtype: torch.dtype) -> None:
-        self._hessian, self._near, self._dtype = hessian, near, dtype
+    def __init__(self, hessian: SoftmaxHessian, near: Solver, dtype: torch.dtype, tol: float = _TOL) -> None:
+        self._hessian, self._near, self._dtype, self._tol = hessian, near, dtype, tol
 
     def __call__(self, pulls: Tensor) -> Tensor:
         """Apply H⁻¹ to pulls (B, K, r)."""
@@ -145,7 +203,7 @@ class Steps:
             pulls,
             self._near,
             lambda a, b: (a * b).sum((1, 2), keepdim=True),
-            tol=_TOL,
+            tol=self._tol,
             steps=_STEPS,
         )
         if not solved.all():
