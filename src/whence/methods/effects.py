@@ -15,7 +15,7 @@ from whence.attribution.fitted import Fitted, Tests
 from whence.attribution.parameters import one_of, parameter
 from whence.attribution.training_features import all_features
 from whence.core.arrays import Doubles
-from whence.core.checks import check_count, check_is
+from whence.core.checks import check_count, check_flag
 from whence.errors import InvalidInputError
 from whence.features.metric import LearnsMap, MetricName, check_metric
 from whence.features.training import Training
@@ -102,7 +102,7 @@ class Effects(Attributor):
     capabilities: ClassVar[Capabilities] = Capabilities(
         needs_loss=True,
         last_layer_only=False,
-        memory="N × (d + K), and the square of d, or of N where that is less",
+        memory="N × (d + K), and a factor of up to 1 GB",
         cost=20.0,
         new_layer=True,
         tasks=("class", "number"),
@@ -167,7 +167,7 @@ class Effects(Attributor):
     ) -> Doubles:
         """Compute ``first_order`` or ``corrected`` of ``effect_of``, (B,), without re-solving."""
         fitted, tests, X = self._question(x, target, features, training_features)
-        check_is("corrected", corrected, bool, "True or False")
+        check_flag("corrected", corrected)
         return first_order_effect(fitted.scorer, tests.features, tests.targets, remove, relabel, X, corrected)
 
     def find_flips(
