@@ -80,6 +80,12 @@ def make_explainer(
 
     Only scores of a dual solution can be ``relative`` to the mean training sample; others stay what they are.
     """
+    for member in [each.fitted_ for each in fitted.members] or [fitted]:
+        if member.layers is not None and member.layers.tangents is not None:
+            raise UnsupportedError(
+                "'layers' must not be \"tangent\" for relevance maps, which start at activations. "
+                "Use attribute or top_k, or fit with other layers."
+            )
     relative = relative and has_parts(fitted)
     return (MembersExplainer if fitted.members else PairExplainer)(fitted, k, method, novelty, relative)
 

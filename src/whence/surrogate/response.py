@@ -107,7 +107,8 @@ def _by_sketch(hessian: SoftmaxHessian, dtype: torch.dtype) -> Solver:
 
     def near(pulls: Tensor) -> Tensor:
         flat = pulls.flatten(1).to(dtype)
-        return (flat + ((flat @ vectors.T) * gains) @ vectors).double().reshape(pulls.shape)
+        out: Tensor = flat + ((flat @ vectors.T) * gains) @ vectors
+        return out.double().reshape(pulls.shape)
 
     return near
 
