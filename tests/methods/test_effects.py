@@ -21,6 +21,7 @@ from whence.errors import ConvergenceWarning
 from whence.features import FeatureBank
 from whence.model.heads import Head
 from whence.surrogate.effects import Output, slopes, values
+from whence.surrogate.hessian import SoftmaxHessian
 from whence.surrogate.response import SoftmaxResponse
 from whence.surrogate.scores import Contrast
 from whence.surrogate.smooth import choose_C_by_loss, network_loss
@@ -124,6 +125,45 @@ def test_a_corrected_factor_and_steps_are_as_exact_as_a_factor_in_float64(
         found = SoftmaxResponse(f * unit, chances, C / unit**2)(pulls).flatten(1)
         errors = ((found - expected) * ((found - expected) @ H)).sum(1)
         assert (errors <= 4e-12 * ((expected @ H) * expected).sum(1)).all()
+
+
+def test_many_solves_by_a_sketch_of_the_hessian_are_near_those_of_the_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With more eigenvalues than the sketch has, and fewer steps than without it."""
+    rng = np.random.default_rng(4)
+    chances = torch.from_numpy(rng.dirichlet(np.full(4, 0.3), size=300))
+    f = torch.from_numpy((rng.normal(size=(300, 60)) * 0.9 ** np.arange(60)).astype(np.float32))
+    pulls = torch.from_numpy(rng.normal(size=(40, 4, 60)))
+    C = 1e4 / float(f.double().square().sum())
+    H = torch.eye(240, dtype=torch.float64)
+    for p, row in zip(chances, f.double(), strict=True):
+        H += C * torch.kron(torch.diag(p) - torch.outer(p, p), torch.outer(row, row))
+    expected = torch.linalg.solve(H, pulls.flatten(1).T).T
+    for limit in ("_DENSE", "_BYTES"):
+        monkeypatch.setattr(f"whence.surrogate.response.{limit}", 0)
+    monkeypatch.setattr("whence.surrogate.response._RANK", 100)
+    products = list[int]()
+    product = SoftmaxHessian.product
+
+    def counted(self: SoftmaxHessian, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        products.append(len(x))
+        return product(self, x, dtype)
+
+    monkeypatch.setattr(SoftmaxHessian, "product", counted)
+    response = SoftmaxResponse(f, chances, C)
+    found = response(pulls).flatten(1)
+    errors = ((found - expected) * ((found - expected) @ H)).sum(1)
+    assert (errors <= 1e-7 * ((expected @ H) * expected).sum(1)).all()
+    assert products[0] == 100  # the sketch, which the next pulls share
+    steps = len(products) - 1
+    response(pulls[:1])
+    assert len(products) == 2 * steps + 1
+    few = SoftmaxResponse(f, chances, C)
+    products.clear()
+    few(pulls[:1])
+    assert set(products) == {1}
+    assert len(products) > steps
 
 
 def solves(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -119,7 +119,8 @@ class Fit:
     layers: Annotated[
         str,
         opt(
-            "Layers whose inputs are the features: last, all, auto, a number, or names with commas.", "WHICH"
+            "Layers whose inputs are the features: last, all, auto, tangent, a number, or names with commas.",
+            "WHICH",
         ),
     ] = "last"
     batch_size: Annotated[int, opt("Samples per forward pass.", min=1)] = BATCH_SIZE

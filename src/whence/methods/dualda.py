@@ -78,7 +78,8 @@ class DualDA(Attributor):
         Layers whose inputs are the features: "last", the last linear layer, as in the paper; "all", every
         linear and convolutional layer; an int n, the last n of these; a list of names; "auto", up to 5 of
         all. Inputs of several layers are concatenated, each scaled to a mean squared norm of 1
-        (``layers_``).
+        (``layers_``). "tangent": gradients of the logits, next to what goes into each layer, see
+        ``whence.model.tangents.Tangents``; without relevance maps.
     metric
         How features are read before they are compared: "whitened", less the mean of the training set, with
         the directions of largest spread scaled down, and divided by their length; "centred", less the mean;

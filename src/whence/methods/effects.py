@@ -62,7 +62,8 @@ class Effects(Attributor):
     bias
         Append a constant to the features, as ``DualDA`` does.
     layers
-        Layers of the features, as for ``DualDA``; "auto" takes up to 5 of all.
+        Layers of the features, as for ``DualDA``; "auto" takes up to 5 of all. "tangent", gradients of the
+        logits next to what goes into each layer, predicts retraining as well or better and costs more.
     tol
         Relative duality gap of the surrogate. A small gap costs Newton's method one more step, and the exact
         result of ``effect_of`` is a difference of two surrogates.
