@@ -1,11 +1,11 @@
 """The protocol of dattri's MNIST benchmark as data and functions.
 
 As in dattri's ``benchmark/load.py``, ``benchmark/datasets/mnist``, ``script/dattri_retrain.py`` and
-``model_util/retrain.py`` (github.com/TRAIS-Lab/dattri): the first 5,000 training and the first 500 test images,
-normalised; plain SGD; half i is ``default_rng(seed + i).choice(5000, 2500, replace=False)`` and its network is
-trained with the seed ``seed + i``. The indices that dattri publishes for its networks on halves 0 and 1 are
-those of seed 0. A network on all 5,000 is trained on a permutation by the same rule. The output of a test is
-−cross-entropy of its true label (dattri stores the cross-entropy; Spearman's ρ only changes its sign).
+``model_util/retrain.py`` (github.com/TRAIS-Lab/dattri): the first 5,000 training and the first 500 test
+images, normalised; plain SGD; half i is ``default_rng(seed + i).choice(5000, 2500, replace=False)`` and its
+network is trained with the seed ``seed + i``. The indices that dattri publishes for its networks on halves 0
+and 1 are those of seed 0. A network on all 5,000 is trained on a permutation by the same rule. The output of
+a test is −cross-entropy of its true label (dattri stores the cross-entropy; Spearman's ρ changes its sign).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ TRUTH = Draw()
 DEVELOPMENT = Draw(first_train=5_000, first_test=500, seed=20_000, n_halves=50)
 """Other images, halves and training seeds, for the choice of settings."""
 MEMBER_SEED = 10_000
-"""Of the first member trained on a half of its own; members share no half and no training seed with a truth."""
+"""Of the first network on a half of its own; these share no half and no training seed with a truth."""
 
 
 class Data(NamedTuple):
