@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, TensorDataset
 
 from benchmarks.data import read_idx
 
@@ -91,7 +91,7 @@ def make_model(kind: str) -> nn.Sequential:
     )  # fmt: skip
 
 
-def train(kind: str, X: Tensor, y: Tensor, seed: int) -> nn.Sequential:
+def train(kind: str, X: Tensor, y: Tensor, seed: int, *, shuffle: bool = True) -> nn.Sequential:
     """Train a network on samples in the order in which dattri lists them; return it in evaluation mode.
 
     Random numbers are used in the order of dattri's code, whose DataLoader shuffles: the sampler is the same,
@@ -104,7 +104,8 @@ def train(kind: str, X: Tensor, y: Tensor, seed: int) -> nn.Sequential:
     model = make_model(kind).train()
     optimiser = torch.optim.SGD(model.parameters(), lr=recipe.rate, momentum=recipe.momentum)
     samples = TensorDataset(X, y)
-    batches = BatchSampler(RandomSampler(samples), recipe.batch, drop_last=False)
+    order = RandomSampler(samples) if shuffle else SequentialSampler(samples)
+    batches = BatchSampler(order, recipe.batch, drop_last=False)
     loader = DataLoader(samples, sampler=batches, batch_size=None)
     for _ in range(recipe.epochs):
         for inputs, labels in loader:
@@ -130,10 +131,10 @@ def train_full(kind: str, data: Data, seed: int = 0) -> nn.Sequential:
     return train(kind, data.train[order], data.train_labels[order], seed)
 
 
-def train_on(kind: str, data: Data, rows: np.ndarray, seed: int) -> nn.Sequential:
+def train_on(kind: str, data: Data, rows: np.ndarray, seed: int, *, shuffle: bool = True) -> nn.Sequential:
     """Train a network on some of the training samples."""
     chosen = torch.from_numpy(rows)
-    return train(kind, data.train[chosen], data.train_labels[chosen], seed)
+    return train(kind, data.train[chosen], data.train_labels[chosen], seed, shuffle=shuffle)
 
 
 @torch.inference_mode()

@@ -44,6 +44,20 @@ def bank(kind: str, data: Data, folder: Path, name: str) -> RetrainingBank:
     return made(kind, data, rows, outputs, draw)
 
 
+def leave_one_out(kind: str, folder: Path, n: int) -> RetrainingBank:
+    """Retrain without each of ``n`` samples, in the order of the data and unshuffled, as dattri does."""
+    data, path = protocol.load(), folder / f"loo-{kind}.parquet"
+    left_out = np.random.default_rng(0).permutation(len(data.train))[:n]
+    rows = [np.delete(np.arange(len(data.train)), i) for i in left_out]
+    outputs = list(read_bank(path).outputs) if path.exists() else []
+    for i in tqdm(range(len(outputs), n), desc=path.stem):
+        model = protocol.train_on(kind, data, rows[i], seed=0, shuffle=False)
+        outputs.append(protocol.outputs(model, data.test, data.test_labels))
+        if len(outputs) % 20 == 0 or len(outputs) == n:
+            write_bank(path, made(kind, data, rows[: i + 1], outputs, protocol.TRUTH))
+    return made(kind, data, rows, outputs, protocol.TRUTH)
+
+
 def made(
     kind: str, data: Data, rows: list[np.ndarray], outputs: Iterable[np.ndarray], draw: Draw
 ) -> RetrainingBank:

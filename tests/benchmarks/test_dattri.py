@@ -1,0 +1,121 @@
+"""The recipes of dattri's benchmark, compared with dattri's own use of torch, and its table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from benchmarks.dattri import protocol, render, scores, truth
+from benchmarks.dattri.methods import ROWS, Row, slug
+from torch import nn
+from torch.utils.data import DataLoader, Subset, TensorDataset
+
+N, T = 40, 6
+
+
+def small() -> protocol.Data:
+    torch.manual_seed(0)
+    x, y = torch.randn(N + T, 1, 28, 28), torch.arange(N + T) % 10
+    return protocol.Data(x[:N], y[:N], x[N:], y[N:])
+
+
+def test_halves_are_those_that_dattri_publishes() -> None:
+    """The first and the last indices of the files of its networks on halves 0 and 1."""
+    first, second = protocol.halves()[:2]
+    assert len(protocol.halves()) == 100
+    assert first[:5].tolist() == [4306, 4026, 4684, 2688, 2504]
+    assert (len(first), first[-1]) == (2_500, 3923)
+    assert second[-3:].tolist() == [3906, 4664, 4956]
+
+
+def test_draws_share_no_seed() -> None:
+    seeds = [
+        range(start, start + n)
+        for draw in truth.DRAWS.values()
+        for start, n in ((draw.seed, draw.n_halves), (draw.seed + protocol.MEMBER_SEED, truth.N_MEMBERS))
+    ]
+    assert len(set().union(*seeds)) == sum(map(len, seeds))
+
+
+@pytest.mark.parametrize("kind", ["lr", "mlp"])
+def test_training_is_that_of_a_shuffling_loader(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = protocol.Recipe(epochs=2, batch=8, rate=0.01, momentum=0.9 if kind == "mlp" else 0.0)
+    monkeypatch.setitem(protocol.RECIPES, kind, recipe)
+    data, rows = small(), protocol.subset(3, N, N // 2)
+    found = protocol.train_on(kind, data, rows, 5)
+
+    torch.manual_seed(5)
+    model = protocol.make_model(kind)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=recipe.momentum)
+    samples = Subset(TensorDataset(data.train, data.train_labels), rows.tolist())
+    for _ in range(2):
+        for inputs, labels in DataLoader(samples, batch_size=8, shuffle=True):
+            optimiser.zero_grad()
+            nn.CrossEntropyLoss()(model.train()(inputs), labels).backward()
+            optimiser.step()
+    for ours, theirs in zip(found.state_dict().values(), model.state_dict().values(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+    outputs = protocol.outputs(found, data.test, data.test_labels)
+    expected = found(data.test).softmax(1).gather(1, data.test_labels[:, None]).log().squeeze(1)
+    np.testing.assert_allclose(outputs, expected.detach().numpy(), rtol=1e-4)
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    draws = {name: protocol.Draw(N, T, seed=seed, n_halves=4) for name, seed in (("dattri", 0), ("dev", 50))}
+    monkeypatch.setattr(truth, "DRAWS", draws)
+    monkeypatch.setattr(truth, "N_MEMBERS", 2)
+    monkeypatch.setattr(protocol, "load", lambda *_: small())
+    monkeypatch.setitem(protocol.RECIPES, "lr", protocol.Recipe(2, 8, 0.01, 0.0))
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_truth_that_was_stopped_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = truth.run("lr", tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(truth.protocol, "train_on", stopping(protocol.train_on, after=2 + 2))
+        with pytest.raises(KeyboardInterrupt):
+            truth.run("lr", tmp_path / "stopped")
+    again = truth.run("lr", tmp_path / "stopped")
+    np.testing.assert_array_equal(again.subsets, whole.subsets)
+    np.testing.assert_array_equal(again.outputs, whole.outputs)
+    assert [used.sum() for used in whole.subsets] == [N // 2] * 4
+
+
+def stopping(function, after: int):
+    calls = []
+
+    def call(*arguments, **options):
+        calls.append(1)
+        if len(calls) > after:
+            raise KeyboardInterrupt
+        return function(*arguments, **options)
+
+    return call
+
+
+@pytest.mark.usefixtures("tiny")
+def test_rows_are_scored_tuned_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in truth.DRAWS:
+        truth.run("lr", tmp_path, name)
+    rows = [
+        Row("Similarity", "similarity", grid={"metric": ("dot", "cosine")}),
+        Row("TRAK-2", "trak", models=2),
+    ]
+    monkeypatch.setattr(scores, "ROWS", {row.label: row for row in rows})
+    results = tmp_path / "results.json"
+    scores.run(["Similarity", "TRAK-2"], "lr", tmp_path, tune=True, results=results)
+    found = scores.load(results)["lr"]
+    assert set(found) == {"Similarity", "Similarity, tuned", "TRAK-2"}
+    tried = found["Similarity, tuned"]["development"]
+    assert tried[f'{{"metric": "{found["Similarity, tuned"]["chosen"]["metric"]}"}}'] == max(tried.values())
+    lines = render.table(scores.load(results)).splitlines()
+    assert any(line.startswith("| TRAK-50, published | 0.68 | – | 0.45 | – |") for line in lines)
+    assert any(line.startswith(f"| TRAK-2 | {found['TRAK-2']['LDS']:.3f} ± ") for line in lines)
+
+
+def test_rows_have_names_of_their_own() -> None:
+    names = [slug(row.label, extra) for row in ROWS.values() for extra in (None, *row.variants)]
+    assert len(set(names)) == len(names)
