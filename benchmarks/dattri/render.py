@@ -11,8 +11,7 @@ PUBLISHED = {
     "TRAK-10, published": {"lr": 0.64, "mlp": 0.33},
     "TRAK-50, published": {"lr": 0.68, "mlp": 0.45},
 }
-"""Read off the bar chart of LDS in Deng et al., "dattri: A Library for Efficient Data Attribution", NeurIPS
-2024.
+"""Read off the bar chart of LDS in Deng et al., "dattri: A Library for Efficient Data Attribution" (2024).
 Their settings are the best of a grid on the retrainings that judge them."""
 
 

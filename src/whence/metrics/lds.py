@@ -223,16 +223,20 @@ def _rhos(scores: Array, subsets_mask: Any, outputs: Any, counts: Doubles | None
     array = to_array("outputs", outputs)
     several = array[None] if array.ndim == 2 else array
     targets = numbers("outputs", several, (None, m, T)).astype(np.float64).mean(axis=0)
-    return _correlations(
-        _predicted_sums(scores, subsets), targets, np.ones((1, m)) if counts is None else counts
-    )
+    predicted = predicted_sums(scores, subsets).T
+    return _correlations(predicted, targets, np.ones((1, m)) if counts is None else counts)
 
 
-def _predicted_sums(scores: Array, subsets: Mask) -> Doubles:
-    """Return sums (T, m) of scores over each subset, in float64."""
-    width = max(1, (1 << 22) // scores.shape[1])
-    blocks = (scores[start : start + width] for start in range(0, len(scores), width))
-    return np.concatenate([block.astype(np.float64) @ subsets.T.astype(np.float64) for block in blocks])
+def predicted_sums(scores: Any, subsets_mask: Any) -> Doubles:
+    """Return the sums (m, T) of scores (T, N) over each subset (m, N), in float64.
+
+    What the scores predict of a network trained on the subset, up to a constant per test.
+    """
+    array = numbers("scores", scores, (None, None))
+    subsets = mask("subsets_mask", subsets_mask, (None, array.shape[1])).T.astype(np.float64)
+    width = max(1, (1 << 22) // array.shape[1])
+    blocks = (array[start : start + width] for start in range(0, len(array), width))
+    return np.concatenate([block.astype(np.float64) @ subsets for block in blocks]).T
 
 
 def _correlations(predicted: Doubles, outputs: Doubles, counts: Doubles) -> Doubles:
