@@ -1,10 +1,15 @@
-"""The table of dattri's benchmark: whence's methods next to the figures that dattri published."""
+"""The tables of dattri's benchmark: whence's methods next to the figures that dattri published."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+from benchmarks.dattri import flips
+
+IMAGES = Path("docs/images")
+KINDS = ("lr", "mlp")
 PUBLISHED = {
     "IF with CG, published": {"lr": 0.80, "mlp": 0.26},
     "TRAK-1, published": {"lr": 0.42, "mlp": 0.11},
@@ -13,37 +18,70 @@ PUBLISHED = {
 }
 """Read off the bar chart of LDS in Deng et al., "dattri: A Library for Efficient Data Attribution" (2024).
 Their settings are the best of a grid on the retrainings that judge them."""
+Records = Mapping[str, Any]
 
 
-def table(results: Mapping[str, Any]) -> str:
-    """Return the table in Markdown, the best of the MLP first."""
-    kinds = ("lr", "mlp")
-    found = {kind: results.get(kind, {}) for kind in kinds}
-    labels = list(dict.fromkeys([*found["lr"], *found["mlp"]]))
+def table(results: Records) -> str:
+    """Return all tables in Markdown."""
+    parts = [lds_table(results)]
+    parts += [
+        _two(results, "leave-one-out", "Pearson, leave-one-out", lambda value: f"{value:.3f}"),
+        _two(results, "removal", "QLD", lambda r: f"{r['mean']:.3f} ({r['low']:.3f} … {r['high']:.3f})"),
+        _two(results, "flips", "Brier score, of contested; coverage of 90 %", _flips),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def lds_table(results: Records) -> str:
+    """Return LDS and CPU-seconds, the best of the MLP first."""
+    found = {kind: results.get(kind, {}) for kind in KINDS}
     figures = {
-        **{label: [_cells(found[kind].get(label)) for kind in kinds] for label in labels},
-        **{label: [(f"{row[kind]:.2f}", "–") for kind in kinds] for label, row in PUBLISHED.items()},
+        **{label: [_cells(found[kind].get(label)) for kind in KINDS] for label in _labels(found)},
+        **{label: [(f"{row[kind]:.2f}", "–") for kind in KINDS] for label, row in PUBLISHED.items()},
     }
-    lines = ["| | LR | CPU-s | MLP | CPU-s |", "|---|---|---|---|---|"]
     order = sorted(figures, key=lambda label: -_value(label, found))
-    lines += [
+    rows = [
         f"| {label} | {' | '.join(cell for pair in figures[label] for cell in pair)} |" for label in order
     ]
-    removed = results.get("lr leave-one-out")
-    if removed:
-        lines += ["", "| leave-one-out, LR | Pearson |", "|---|---|"]
-        pairs = sorted(removed.items(), key=lambda pair: -pair[1])
-        lines += [f"| {label} | {value:.3f} |" for label, value in pairs]
-    return "\n".join(lines)
+    return "\n".join(["| LDS | LR | CPU-s | MLP | CPU-s |", "|---|---|---|---|---|", *rows])
 
 
-def _cells(record: Mapping[str, Any] | None) -> tuple[str, str]:
+def figures(results: Records) -> None:
+    """Draw the reliability diagrams that are known."""
+    for kind in KINDS:
+        if f"{kind} flips" in results:
+            flips.figure(results[f"{kind} flips"], IMAGES / f"flips_{kind}.svg")
+
+
+def _two(results: Records, part: str, head: str, cell: Callable[[Any], str]) -> str:
+    """Return a table of one part of the results, or nothing where none is known."""
+    found = {kind: results.get(f"{kind} {part}", {}) for kind in KINDS}
+    labels = _labels(found)
+    rows = [
+        f"| {label} | "
+        + " | ".join(cell(found[kind][label]) if label in found[kind] else "–" for kind in KINDS)
+        + " |"
+        for label in labels
+    ]
+    return "\n".join([f"| {head} | LR | MLP |", "|---|---|---|", *rows]) if rows else ""
+
+
+def _labels(found: Mapping[str, Records]) -> list[str]:
+    return list(dict.fromkeys(label for kind in KINDS for label in found[kind]))
+
+
+def _flips(record: Records) -> str:
+    hard = "–" if record["contested"] is None else f"{record['contested']['brier']:.4f}"
+    return f"{record['all']['brier']:.4f}, {hard}; {record['coverage']:.3f}"
+
+
+def _cells(record: Records | None) -> tuple[str, str]:
     if record is None:
         return "–", "–"
     return f"{record['LDS']:.3f} ± {record['error']:.3f}", f"{record['cpu_seconds']:.0f}"
 
 
-def _value(label: str, found: Mapping[str, Mapping[str, Any]]) -> float:
+def _value(label: str, found: Mapping[str, Records]) -> float:
     if label in PUBLISHED:
         return PUBLISHED[label]["mlp"]
     known = found["mlp"].get(label) or found["lr"].get(label)

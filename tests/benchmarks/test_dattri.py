@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from benchmarks.dattri import protocol, render, scores, truth
+from benchmarks.dattri import flips, protocol, removal, render, scores, truth
 from benchmarks.dattri.methods import ROWS, Row, slug
 from torch import nn
 from torch.utils.data import DataLoader, Subset, TensorDataset
@@ -64,7 +64,7 @@ def test_training_is_that_of_a_shuffling_loader(kind: str, monkeypatch: pytest.M
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    draws = {name: protocol.Draw(N, T, seed=seed, n_halves=4) for name, seed in (("dattri", 0), ("dev", 50))}
+    draws = {name: protocol.Draw(N, T, seed=seed, n_halves=8) for name, seed in (("dattri", 0), ("dev", 50))}
     monkeypatch.setattr(truth, "DRAWS", draws)
     monkeypatch.setattr(truth, "N_MEMBERS", 2)
     monkeypatch.setattr(protocol, "load", lambda *_: small())
@@ -81,7 +81,7 @@ def test_a_truth_that_was_stopped_resumes(tmp_path: Path, monkeypatch: pytest.Mo
     again = truth.run("lr", tmp_path / "stopped")
     np.testing.assert_array_equal(again.subsets, whole.subsets)
     np.testing.assert_array_equal(again.outputs, whole.outputs)
-    assert [used.sum() for used in whole.subsets] == [N // 2] * 4
+    assert [used.sum() for used in whole.subsets] == [N // 2] * 8
 
 
 def stopping(function, after: int):
@@ -114,6 +114,34 @@ def test_rows_are_scored_tuned_and_shown(tmp_path: Path, monkeypatch: pytest.Mon
     lines = render.table(scores.load(results)).splitlines()
     assert any(line.startswith("| TRAK-50, published | 0.68 | – | 0.45 | – |") for line in lines)
     assert any(line.startswith(f"| TRAK-2 | {found['TRAK-2']['LDS']:.3f} ± ") for line in lines)
+    check_other_parts(tmp_path, results, monkeypatch)
+
+
+def check_other_parts(folder: Path, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave one out, remove the top samples and forecast flips, by the scores that are there."""
+    for module in (flips, removal):
+        monkeypatch.setattr(module, "ROWS", scores.ROWS)
+    left_out = truth.leave_one_out("lr", folder, 5)
+    assert (~left_out.subsets).sum(axis=1).tolist() == [1] * 5
+    scores.leave_one_out(["TRAK-2"], "lr", folder, results)
+    removal.run(["TRAK-2"], "lr", folder, results, n_tests=3)
+    flips.run(["TRAK-2"], "lr", folder, results)
+    found = scores.load(results)
+    assert -1 <= found["lr leave-one-out"]["TRAK-2"] <= 1
+    assert found["lr removal"]["TRAK-2"]["low"] <= found["lr removal"]["TRAK-2"]["high"]
+    assert set(found["lr flips"]) == {"spread alone", "TRAK-2"}
+    assert 0 <= found["lr flips"]["TRAK-2"]["coverage"] <= 1
+    text = render.table(found)
+    for head in ("LDS", "Pearson, leave-one-out", "QLD", "Brier score"):
+        assert f"| {head}" in text
+    flips.figure(found["lr flips"], folder / "flips.svg")
+    assert (folder / "flips.svg").read_text().count("TRAK-2") >= 1
+
+
+def test_log_odds() -> None:
+    p = np.array([0.1, 0.5, 0.9])
+    np.testing.assert_allclose(flips.log_odds(np.log(p)), np.log(p / (1 - p)), atol=1e-12)
+    assert np.isfinite(flips.log_odds(np.array([0.0, -800.0]))).all()
 
 
 def test_rows_have_names_of_their_own() -> None:
