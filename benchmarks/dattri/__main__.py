@@ -47,8 +47,8 @@ else:
     unknown = [name for name in options.rows if name not in ROWS]
     if unknown:
         parser.error(f"METHOD must be among {', '.join(ROWS)}. Got {unknown[0]!r}.")
-    rows = options.rows or list(ROWS)
     for kind in options.kind or KINDS:
+        rows = [name for name in options.rows or ROWS if kind in ROWS[name].kinds]
         if options.part == "scores":
             scores.run(rows, kind, options.folder, tune=options.tune)
         elif options.part == "loo":

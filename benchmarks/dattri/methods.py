@@ -25,7 +25,7 @@ class Row:
     """A method with options, the networks it is given, and the options that tuning chooses from.
 
     ``models`` is 0 for the network trained on all samples, else that many trained on random halves: as
-    ``checkpoints`` of methods that take them, or as an ensemble.
+    ``checkpoints`` of methods that take them, or as an ensemble. ``kinds`` are the networks it is for.
     """
 
     label: str
@@ -33,6 +33,7 @@ class Row:
     options: Mapping[str, Any] = field(default_factory=dict)
     models: int = 0
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    kinds: tuple[str, ...] = tuple(protocol.RECIPES)
 
     @property
     def variants(self) -> list[dict[str, Any]]:
@@ -48,8 +49,8 @@ ROWS = {
     for row in (
         Row("Effects", "effects"),
         Row("Effects, log-probability", "effects", LOG_PROB),
-        Row("Effects, last layer", "effects", {**LOG_PROB, "layers": "last"}),
-        Row("Effects, 5 models", "effects", LOG_PROB, models=5),
+        Row("Effects, last layer", "effects", {**LOG_PROB, "layers": "last"}, kinds=("mlp",)),
+        Row("Effects, 5 models", "effects", LOG_PROB, models=5, kinds=("mlp",)),
         Row("EK-FAC", "ekfac", grid={"damping": DAMPING}),
         Row("Influence, last layer", "influence", grid={"damping": DAMPING}),
         Row("Arnoldi", "arnoldi", {"params": "all"}, grid={"damping": DAMPING[1:]}),
