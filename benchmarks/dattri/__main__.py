@@ -41,7 +41,7 @@ if options.part == "truth":
     else:
         truth.run(options.kind, options.folder, options.draw)
 elif options.part == "table":
-    print(render.table(scores.load()))
+    print("\n\n".join(render.tables(scores.load()).values()))
     render.figures(scores.load())
 else:
     unknown = [name for name in options.rows if name not in ROWS]

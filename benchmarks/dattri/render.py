@@ -21,15 +21,17 @@ Their settings are the best of a grid on the retrainings that judge them."""
 Records = Mapping[str, Any]
 
 
-def table(results: Records) -> str:
-    """Return all tables in Markdown."""
-    parts = [lds_table(results)]
-    parts += [
-        _two(results, "leave-one-out", "Pearson, leave-one-out", lambda value: f"{value:.3f}"),
-        _two(results, "removal", "QLD", lambda r: f"{r['mean']:.3f} ({r['low']:.3f} … {r['high']:.3f})"),
-        _two(results, "flips", "Brier score, of contested; coverage of 90 %", _flips),
-    ]
-    return "\n\n".join(part for part in parts if part)
+def tables(results: Records) -> dict[str, str]:
+    """Return the tables of what is known in Markdown, by name."""
+    found = {
+        "lds": lds_table(results),
+        "leave-one-out": _two(
+            results, "leave-one-out", "Pearson, leave-one-out", lambda value: f"{value:.3f}"
+        ),
+        "removal": _two(results, "removal", "QLD", _removal),
+        "flips": _two(results, "flips", "Brier score, of contested; coverage of 90 %", _flips),
+    }
+    return {name: text for name, text in found.items() if text}
 
 
 def lds_table(results: Records) -> str:
@@ -70,6 +72,10 @@ def _labels(found: Mapping[str, Records]) -> list[str]:
     return list(dict.fromkeys(label for kind in KINDS for label in found[kind]))
 
 
+def _removal(record: Records) -> str:
+    return f"{record['mean']:.3f} ({record['low']:.3f} … {record['high']:.3f})"
+
+
 def _flips(record: Records) -> str:
     hard = "–" if record["contested"] is None else f"{record['contested']['brier']:.4f}"
     return f"{record['all']['brier']:.4f}, {hard}; {record['coverage']:.3f}"
@@ -78,7 +84,7 @@ def _flips(record: Records) -> str:
 def _cells(record: Records | None) -> tuple[str, str]:
     if record is None:
         return "–", "–"
-    return f"{record['LDS']:.3f} ± {record['error']:.3f}", f"{record['cpu_seconds']:.0f}"
+    return f"{record['LDS']:.3f} ± {record['error']:.3f}", f"{record['cpu_seconds']:.1f}"
 
 
 def _value(label: str, found: Mapping[str, Records]) -> float:

@@ -12,7 +12,10 @@ from benchmarks.dattri.methods import ROWS, Row, slug
 from torch import nn
 from torch.utils.data import DataLoader, Subset, TensorDataset
 
+from whence.interop import read_bank
+
 N, T = 40, 6
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def small() -> protocol.Data:
@@ -28,6 +31,14 @@ def test_halves_are_those_that_dattri_publishes() -> None:
     assert first[:5].tolist() == [4306, 4026, 4684, 2688, 2504]
     assert (len(first), first[-1]) == (2_500, 3923)
     assert second[-3:].tolist() == [3906, 4664, 4956]
+
+
+@pytest.mark.parametrize("kind", ["lr", "mlp"])
+def test_the_published_truth_is_on_those_halves(kind: str) -> None:
+    bank = read_bank(DOCS / "results" / f"dattri-{kind}-bank.parquet")
+    assert bank.outputs.shape == (100, 500)
+    assert (bank.outputs < 0).all()
+    np.testing.assert_array_equal(bank.subsets, truth.masks(protocol.halves(), 5_000))
 
 
 def test_draws_share_no_seed() -> None:
@@ -111,7 +122,7 @@ def test_rows_are_scored_tuned_and_shown(tmp_path: Path, monkeypatch: pytest.Mon
     assert set(found) == {"Similarity", "Similarity, tuned", "TRAK-2"}
     tried = found["Similarity, tuned"]["development"]
     assert tried[f'{{"metric": "{found["Similarity, tuned"]["chosen"]["metric"]}"}}'] == max(tried.values())
-    lines = render.table(scores.load(results)).splitlines()
+    lines = render.lds_table(scores.load(results)).splitlines()
     assert any(line.startswith("| TRAK-50, published | 0.68 | – | 0.45 | – |") for line in lines)
     assert any(line.startswith(f"| TRAK-2 | {found['TRAK-2']['LDS']:.3f} ± ") for line in lines)
     check_other_parts(tmp_path, results, monkeypatch)
@@ -131,11 +142,17 @@ def check_other_parts(folder: Path, results: Path, monkeypatch: pytest.MonkeyPat
     assert found["lr removal"]["TRAK-2"]["low"] <= found["lr removal"]["TRAK-2"]["high"]
     assert set(found["lr flips"]) == {"spread alone", "TRAK-2"}
     assert 0 <= found["lr flips"]["TRAK-2"]["coverage"] <= 1
-    text = render.table(found)
+    text = "\n".join(render.tables(found).values())
     for head in ("LDS", "Pearson, leave-one-out", "QLD", "Brier score"):
         assert f"| {head}" in text
     flips.figure(found["lr flips"], folder / "flips.svg")
     assert (folder / "flips.svg").read_text().count("TRAK-2") >= 1
+
+
+def test_the_page_has_the_tables_of_the_results() -> None:
+    page = (DOCS / "research" / "effects.md").read_text(encoding="utf-8")
+    for name, text in render.tables(scores.load(DOCS / "results" / "dattri.json")).items():
+        assert text in page, f"{name}: python -m benchmarks.dattri table"
 
 
 def test_log_odds() -> None:
