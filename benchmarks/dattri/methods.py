@@ -53,7 +53,6 @@ ROWS = {
         Row("Effects, 5 models", "effects", LOG_PROB, models=5, kinds=("mlp",)),
         Row("Effects, tangent", "effects", {**LOG_PROB, "layers": "tangent"}, kinds=("mlp",)),
         Row(
-            "Effects, tangent, 5 models",
             "effects",
             {**LOG_PROB, "layers": "tangent"},
             models=5,
@@ -69,7 +68,7 @@ ROWS = {
         Row("GradCos", "gradcos"),
         Row("TracIn, 10 models", "tracin", models=10),
         Row("Representer Points", "representer"),
-        Row("Similarity", "similarity", grid={"metric": ("dot", "cosine", "euclidean")}),
+        Row("Similarity", "similarity", grid={"metric": ("dot", "cosine", "whitened", "l2")}),
         Row("HingeRP", "hingerp"),
         Row("DualDA", "dualda", grid={"metric": ("raw", "unit", "whitened"), "C": (1e-4, 1e-3, 1e-2, 1e-1)}),
         Row("Random", "random"),
