@@ -297,6 +297,36 @@ def evaluate(
         say(page.resolve())
 
 
+@app.command()
+def lds(
+    bank: Annotated[
+        Path,
+        typer.Argument(
+            help="A bank of retrained networks, or a folder of kronfluence's or dattri's.", metavar="BANK"
+        ),
+    ],
+    scores: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Files of scores: .parquet, .safetensors or .npy, (test, train).", metavar="SCORES"
+        ),
+    ],
+    level: Annotated[float, opt("Share of bootstrap draws in an interval.")] = 0.95,
+    draws: Annotated[int, opt("Bootstrap draws of the subsets.", min=1)] = 1_000,
+    seed: Annotated[int, opt("Seed of the bootstrap.", min=0)] = 0,
+    as_json: Json = False,
+) -> None:
+    """Judge scores by networks that were retrained on subsets of the data.
+
+    Print the linear datamodelling score of each file, with its standard error and interval.
+
+    whence lds truth.parquet effects.parquet trak.safetensors
+    """
+    from whence.app.lds import run
+
+    run(bank, scores, level=level, draws=draws, seed=seed, as_json=as_json)
+
+
 def installed(command: str) -> Any:
     """Return the function of a command that another package provides, by its entry point."""
     installs = list(entry_points(group="whence.commands", name=command))

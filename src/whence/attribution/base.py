@@ -501,8 +501,8 @@ class Attributor(ABC):
     ) -> str:
         """Write scores to a file that other programs read, with what they mean as metadata.
 
-        The metadata names the axes, the sign, the method, the outputs and the model by a digest of its
-        weights. Values that are not texts are JSON.
+        The metadata names the axes, the sign, the method, the outputs, the model by a digest of its weights
+        and the training set by one of its labels. Values that are not texts are JSON.
 
         Parameters
         ----------

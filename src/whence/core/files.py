@@ -16,7 +16,7 @@ from typing import IO, Any
 from whence.core.checks import check_path
 from whence.core.display import Columns, no_formula
 from whence.core.naming import optional_import
-from whence.errors import StoreError
+from whence.errors import InvalidInputError, MissingFileError, StoreError
 
 
 @contextmanager
@@ -144,6 +144,26 @@ def to_parquet(
         parquet.write_table(table, file)
 
 
+def read_parquet(path: str | os.PathLike[str]) -> tuple[Any, dict[str, str]]:
+    """Read a Parquet file as a table of pyarrow and its metadata as texts; requires pyarrow."""
+    where = existing_path(path)
+    pyarrow, parquet = require_parquet()
+    try:
+        table = parquet.read_table(where)
+    except pyarrow.ArrowException as error:
+        raise InvalidInputError(f"'{where}' must be a Parquet file. It cannot be read: {error}.") from error
+    metadata = table.schema.metadata or {}
+    return table, {name.decode(): value.decode() for name, value in metadata.items()}
+
+
+def existing_path(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file or folder that exists, or raise."""
+    where = check_path("path", path)
+    if not where.exists():
+        raise MissingFileError(f"There is no file or folder at '{where}'.")
+    return where
+
+
 def to_pandas(columns: Columns) -> Any:
     """Return a pandas DataFrame; requires pandas."""
     with optional_import(
@@ -156,7 +176,7 @@ def to_pandas(columns: Columns) -> Any:
 def require_parquet() -> tuple[Any, Any]:
     """Import pyarrow, or raise if it is not installed."""
     with optional_import(
-        "Writing Parquet needs pyarrow, which is not installed. Run pip install pyarrow, or use to_csv."
+        "Parquet needs pyarrow, which is not installed. Run pip install pyarrow, or write CSV instead."
     ):
         import pyarrow
         from pyarrow import parquet

@@ -1,4 +1,4 @@
-"""Adapters for captum, quanda and cleanlab, each imported on first use."""
+"""Adapters for captum, quanda and cleanlab, and banks of retrained networks, each imported on first use."""
 
 from __future__ import annotations
 
@@ -8,17 +8,39 @@ from typing import TYPE_CHECKING, Any
 from whence.core.naming import optional_import
 
 if TYPE_CHECKING:
+    from whence.interop.banks import RetrainingBank, read_bank, write_bank
     from whence.interop.captum import CaptumInfluence
     from whence.interop.cleanlab import add_to_datalab
+    from whence.interop.foreign_banks import open_bank, read_dattri, read_kronfluence
     from whence.interop.quanda import QuandaExplainer
 
-__all__ = ["CaptumInfluence", "QuandaExplainer", "add_to_datalab"]
+__all__ = [
+    "CaptumInfluence",
+    "QuandaExplainer",
+    "RetrainingBank",
+    "add_to_datalab",
+    "open_bank",
+    "read_bank",
+    "read_dattri",
+    "read_kronfluence",
+    "write_bank",
+]
 
 _HOMES = {"CaptumInfluence": "captum", "QuandaExplainer": "quanda", "add_to_datalab": "cleanlab"}
+_BANKS = {
+    "RetrainingBank": "banks",
+    "read_bank": "banks",
+    "write_bank": "banks",
+    "open_bank": "foreign_banks",
+    "read_dattri": "foreign_banks",
+    "read_kronfluence": "foreign_banks",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import the adapter of another library, or say that the library is missing."""
+    """Import what a name stands for, or say that the library it adapts is missing."""
+    if name in _BANKS:
+        return getattr(import_module(f"whence.interop.{_BANKS[name]}"), name)
     if name not in _HOMES:
         raise AttributeError(f"module 'whence.interop' has no attribute {name!r}")
     home = _HOMES[name]

@@ -1,5 +1,6 @@
 """Metrics of attributions: functions of scores (test, train), positive for the target class, and labels."""
 
+from whence.metrics.calibration import Calibration, Forecast, calibration, coverage, fit_forecast
 from whence.metrics.coreset import (
     FRACTIONS,
     Performance,
@@ -23,10 +24,12 @@ from whence.metrics.lds import (
     compare_lds,
     lds,
     lds_reliability,
+    predicted_sums,
     random_subsets,
 )
 from whence.metrics.lists import Cancellation, Specificity, cancellation, specificity
 from whence.metrics.localisation import Localisation, caught_pairs, localisation
+from whence.metrics.removal import RemovalTest, query_loss_difference, removal_test, without_top
 from whence.metrics.scores import (
     Curve,
     SparsityCurve,
@@ -43,19 +46,25 @@ from whence.metrics.scores import (
 
 __all__ = [
     "FRACTIONS",
+    "Calibration",
     "Cancellation",
     "Curve",
+    "Forecast",
     "LDSComparison",
     "Localisation",
     "Performance",
     "Reliability",
+    "RemovalTest",
     "SparsityCurve",
     "Specificity",
+    "calibration",
     "cancellation",
     "caught_pairs",
     "compare_lds",
     "coreset",
     "coreset_order",
+    "coverage",
+    "fit_forecast",
     "fooled",
     "identical_class",
     "identical_subclass",
@@ -68,9 +77,12 @@ __all__ = [
     "mislabeling_placements",
     "order_by",
     "performance",
+    "predicted_sums",
     "pruned",
+    "query_loss_difference",
     "random_scores",
     "random_subsets",
+    "removal_test",
     "shortcut_ap",
     "sparsified",
     "sparsified_faithfulness",
@@ -79,4 +91,5 @@ __all__ = [
     "support_counts",
     "surrogate_faithfulness",
     "weighted_mean",
+    "without_top",
 ]

@@ -106,8 +106,9 @@ class LDSComparison:
     ----------
     methods : names
     mean : (method,) over the tests, and over the explained models where there are several
-    low, high : (method,) ends of the interval that holds ``level`` of the means over subsets, and explained
-        models, drawn with replacement
+    error : (method,) standard error, the standard deviation of the means over subsets, and explained models,
+        drawn with replacement
+    low, high : (method,) ends of the interval that holds ``level`` of those means
     ties : (method, method) whether that interval of the difference between two methods, on the same draws,
         holds 0
     reliability : of the outputs; None with a single training seed
@@ -116,6 +117,7 @@ class LDSComparison:
 
     methods: tuple[str, ...]
     mean: Doubles
+    error: Doubles
     low: Doubles
     high: Doubles
     ties: Mask
@@ -125,16 +127,16 @@ class LDSComparison:
     def columns(self) -> Columns:
         """Return columns of plain values, the best method first."""
         order = np.argsort(-self.mean, kind="stable")
-        numbers = {"LDS": self.mean, "low": self.low, "high": self.high}
+        numbers = {"LDS": self.mean, "error": self.error, "low": self.low, "high": self.high}
         names = [self.methods[i] for i in order]
         return {"method": names, **{name: values[order].tolist() for name, values in numbers.items()}}
 
     def __str__(self) -> str:
         """Format a table in Markdown, the best method first."""
-        numbers = zip(self.mean, self.low, self.high, strict=True)
-        cells = [f"{mean:.3f} | {low:.3f} … {high:.3f}" for mean, low, high in numbers]
+        numbers = zip(self.mean, self.error, self.low, self.high, strict=True)
+        cells = [f"{mean:.3f} | {error:.3f} | {low:.3f} … {high:.3f}" for mean, error, low, high in numbers]
         order = np.argsort(-self.mean, kind="stable")
-        return table(f"LDS | {self.level:.0%} interval", self.methods, cells, order, self.ties)
+        return table(f"LDS | error | {self.level:.0%} interval", self.methods, cells, order, self.ties)
 
 
 def compare_lds(
@@ -191,6 +193,7 @@ def compare_lds(
     return LDSComparison(
         methods=tuple(scores),
         mean=drawn[:, 0],
+        error=drawn[:, 1:].std(axis=1),
         low=low,
         high=high,
         ties=tied(drawn[:, 1:], level),
@@ -220,16 +223,20 @@ def _rhos(scores: Array, subsets_mask: Any, outputs: Any, counts: Doubles | None
     array = to_array("outputs", outputs)
     several = array[None] if array.ndim == 2 else array
     targets = numbers("outputs", several, (None, m, T)).astype(np.float64).mean(axis=0)
-    return _correlations(
-        _predicted_sums(scores, subsets), targets, np.ones((1, m)) if counts is None else counts
-    )
+    predicted = predicted_sums(scores, subsets).T
+    return _correlations(predicted, targets, np.ones((1, m)) if counts is None else counts)
 
 
-def _predicted_sums(scores: Array, subsets: Mask) -> Doubles:
-    """Return sums (T, m) of scores over each subset, in float64."""
-    width = max(1, (1 << 22) // scores.shape[1])
-    blocks = (scores[start : start + width] for start in range(0, len(scores), width))
-    return np.concatenate([block.astype(np.float64) @ subsets.T.astype(np.float64) for block in blocks])
+def predicted_sums(scores: Any, subsets_mask: Any) -> Doubles:
+    """Return the sums (m, T) of scores (T, N) over each subset (m, N), in float64.
+
+    What the scores predict of a network trained on the subset, up to a constant per test.
+    """
+    array = numbers("scores", scores, (None, None))
+    subsets = mask("subsets_mask", subsets_mask, (None, array.shape[1])).T.astype(np.float64)
+    width = max(1, (1 << 22) // array.shape[1])
+    blocks = (array[start : start + width] for start in range(0, len(array), width))
+    return np.concatenate([block.astype(np.float64) @ subsets for block in blocks]).T
 
 
 def _correlations(predicted: Doubles, outputs: Doubles, counts: Doubles) -> Doubles:
