@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from whence.core import contents, store
-from whence.core.fingerprint import blueprint, comparable, notes, structure, without
+from whence.core.fingerprint import blueprint, comparable, settled, structure, without
 from whence.data import NewSamples, Prepare, TrainingSet, as_new
 from whence.data.inputs import as_batch
 from whence.errors import HeadError, ModelError, StoreError
@@ -123,7 +123,7 @@ class BoundModel:
         except HeadError as error:
             raise error.about(f"test {first + error.row} of 'x'") from None
         if self.extractor.notes is None:  # of a model that was loaded, the first run shows it
-            self.extractor.notes = notes(self._structure, structure(self.extractor.model))
+            self.extractor.notes = settled(self._structure, structure(self.extractor.model))[1]
 
     def batches(self, x: Any, batch_size: int) -> Iterator[Any]:
         """Return a batch of inputs as the model takes it, ``batch_size`` at a time, on the model's device.
@@ -147,7 +147,8 @@ class BoundModel:
         model, written = self.extractor.model, self.extractor.notes or ()
         with one_at_a_time:  # gradients of a checkpoint lend the model other weights for a while
             seen, parts = store.glance(model), structure(model)
-            changed = store.differences(without(self._structure, written), without(parts, written))
+            before, now = without(self._structure.lines, written), without(parts.lines, written)
+            changed = store.differences(before, now)
             if not changed and seen != self._glance:
                 changed = store.differences(*comparable(self.fingerprint, _fingerprint(self.extractor)))
         if changed:
