@@ -27,6 +27,7 @@ from whence.model.extractor import Extractor, find_head
 from whence.model.inputs import check_device
 from whence.model.layers import Asked, Layers, check_layers
 from whence.model.modules import check_model
+from whence.model.probe import Probe
 from whence.model.tracing import choose_layers
 from whence.tasks import Task
 
@@ -55,7 +56,8 @@ def extract(
 
     With a ``cache_dir`` the rows go to a file there as they come, a run that was killed resumes where it
     was, and a later run with the same model, data and options reuses the file, once it has read all samples
-    again and compared them with those of then. Without one they are kept in memory, or in a temporary file when they would fill more than half of the free memory.
+    again and compared them with those of then. Without one they are kept in memory, or in a temporary file
+    when they would fill more than half of the free memory.
 
     Parameters
     ----------
@@ -129,7 +131,7 @@ def extract(
         job = Job(replace(source, task=task), forward, made_of, first, cache_key, show_progress)
         rows = (*job.uncached(), {}, "", "computed") if cache_dir is None else cached(job, Cache(cache_dir))
         features, labels, parts, checksum, note = rows
-        bound = BoundModel(extractor, data=samples)
+        bound = BoundModel(extractor, data=samples, probe=Probe.of(extractor, first.inputs))
         return FeatureBank(features, labels, extractor.head(), task, bound, samples, parts, checksum, note)
 
     samples = as_training_set(data, batch_size, task=task)

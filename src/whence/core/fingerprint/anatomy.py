@@ -56,7 +56,8 @@ def structure(model: nn.Module) -> Description:
 
     That is every module's class and children, its attributes, private ones and those in containers too,
     the code that its forward pass can reach along all its classes, what this uses of other modules, and
-    forward hooks. It takes milliseconds, since registered weights are not read, and is the same in every process.
+    forward hooks. It takes milliseconds, since registered weights are not read, and is the same in every
+    process.
 
     Attributes that the model writes whenever it runs, such as a counter, differ from run to run:
     ``settled`` finds them.
@@ -115,10 +116,15 @@ def settled(before: Description, after: Description) -> tuple[Description, froze
     """
     changed = {title for title, _ in before.lines.items() ^ after.lines.items()}
     lines = (before.lines, after.lines)
-    counters = {t for t in changed if all(line.get(t, "").lstrip("-").isdigit() for line in lines)}
+    counters = {title for title in changed if all(is_counter(line.get(title, "")) for line in lines)}
     doubtful = dict.fromkeys(changed - counters, "which changes whenever the model runs")
     kept = Description(without(after.lines, changed), after.unread | doubtful)
     return kept, frozenset(changed)
+
+
+def is_counter(line: str) -> bool:
+    """Whether a line is a whole number."""
+    return line.lstrip("-").isdigit()
 
 
 def without(lines: Mapping[str, str], names: Collection[str]) -> Lines:

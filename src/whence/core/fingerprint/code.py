@@ -288,10 +288,14 @@ def _file(thing: Any) -> str | None:
     if not isinstance(thing, types.ModuleType | type | types.BuiltinFunctionType):
         return None
     name = thing.__name__ if isinstance(thing, types.ModuleType) else getattr(thing, "__module__", None)
-    module = sys.modules.get(name or "")
-    if name == "__main__":
-        return getattr(module, "__file__", None) or "__main__"
-    return getattr(module, "__file__", None)
+    if name is None:
+        return None
+    package = name.partition(".")[0]
+    for module in (name, package):
+        file = getattr(sys.modules.get(module), "__file__", None)
+        if file is not None:
+            return str(file)
+    return None if package in sys.stdlib_module_names and package != "__main__" else "unknown"
 
 
 @functools.cache
