@@ -110,7 +110,7 @@ def inner_rate() -> float:
 
 @functools.lru_cache
 def remembered() -> Callable[[Tensor], Tensor]:
-    return nested
+    return lambda x: nested(x)
 
 
 def nested(x: Tensor) -> Tensor:
@@ -175,6 +175,7 @@ class Net(Base):
         self.state = np.random.RandomState(0)
         self.halves = torch.ones(D).to(torch.bfloat16)
         self.getter = [1.0, 2.0].__getitem__
+        self.doubles = (ctypes.c_double * 2)(1.0, 2.0)
 
     def forward(self, x: Tensor) -> Tensor:
         from attacked_late import RATE as LATE
@@ -188,7 +189,7 @@ class Net(Base):
         z = z * self.objects[0] * float(self.record["rate"][0]) * float(self.fraction)
         z = z * self.keys.get(1, 2.0) * (1 + self.state.get_state()[2] % 2) * self.halves.float()
         z = self.helper(self.fixed(z)) * self.rate * self.described * self.number * self._number
-        z = fixed(with_default(wrapped(remembered()(z)))) * self.getter(0)
+        z = fixed(with_default(wrapped(remembered()(z)))) * self.getter(0) * self.doubles[0]
         return self.fc(F.leaky_relu(z, 0.1))
 
 
@@ -222,6 +223,10 @@ def hooked(module: Any, inputs: Any, output: Any) -> Any:
     return 2 * output
 
 
+def on_norm(module: Any, inputs: Any, output: Any) -> Any:
+    return 2 * output if isinstance(module, nn.LayerNorm) else None
+
+
 TEXTS = {
     "number": "model.number = 2.0",
     "private number": "model._number = 2.0",
@@ -235,7 +240,7 @@ TEXTS = {
     "forward hook": "model.norm.register_forward_hook(hooked)",
     "forward pre-hook": "model.norm.register_forward_pre_hook(lambda m, i: (i[0] + torch.arange(D),))",
     "hook with a closure": "model.norm.register_forward_hook(lambda m, i, o, by=2.0: o * by)",
-    "hook on all modules": "nn.modules.module.register_module_forward_hook(hooked)",
+    "hook on all modules": "nn.modules.module.register_module_forward_hook(on_norm)",
     "unregistered weight": "model.loose[0].line.weight.mul_(2)",
     "unregistered setting": "model.loose[0].rate = 2.0",
     "unregistered hook": "model.loose[0].register_forward_hook(hooked)",
@@ -270,6 +275,7 @@ TEXTS = {
     "state of a generator": "model.state.set_state(('MT19937', model.state.get_state()[1], 1))",
     "bfloat16": "model.halves[0] = 2.0",
     "method of a builtin": "model.getter = [2.0, 2.0].__getitem__",
+    "array of C": "model.doubles[0] = 2.0",
     "list behind a method": "model.getter.__self__[0] = 2.0",
     "forward of the instance": "model.forward = functools.partial(other_forward, model)",
     "forward of the class": "Net.forward = other_forward",
@@ -313,7 +319,7 @@ class Blind(nn.Module):
         self.file = str(folder / "rate.txt")
         Path(self.file).write_text("1.0")
         os.environ["ATTACKED_RATE"] = "1.0"
-        self.number = (ctypes.c_double * 1)(1.0) if isinstance(self, OfC) else None
+        self.number = ctypes.pointer(ctypes.c_double(1.0)) if isinstance(self, OfC) else None
 
     def rate(self) -> float:
         raise NotImplementedError
@@ -345,7 +351,7 @@ class OfGlobals(Blind):
 
 class OfC(Blind):
     def rate(self) -> float:
-        return float(self.number[0])
+        return float(self.number.contents.value)
 
 
 class OfRun(Blind):
@@ -362,7 +368,7 @@ BLIND: dict[str, tuple[type[Blind], Callable[[Any], None]]] = {
     "the environment": (OfEnvironment, lambda model: os.environ.update(ATTACKED_RATE="2.0")),
     "evaluated text": (OfText, in_module(RATE=2.0)),
     "globals by name": (OfGlobals, in_module(RATE=2.0)),
-    "memory of C": (OfC, lambda model: model.number.__setitem__(0, 2.0)),
+    "memory of C": (OfC, lambda model: setattr(model.number.contents, "value", 2.0)),
     "what it keeps of a run": (OfRun, lambda model: setattr(model, "scale", 2.0)),
 }
 

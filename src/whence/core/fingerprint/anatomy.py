@@ -16,6 +16,7 @@ from whence.core.fingerprint import code
 from whence.core.fingerprint.digest import Digest, full_name, state
 
 _PLAIN = int | float | str | bool | None
+_SHOWN = {int, float, str, bool, type(None)}
 _SHORT = 200  # maximum length of a value shown in full
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks")
 _PARTS = {"_parameters", "_buffers", "_modules", *_HOOKS}  # described on lines of their own
@@ -211,9 +212,9 @@ class _Description:
 
     def describe(self, value: Any) -> str:
         """Format a plain value; other values by type and digest."""
-        if isinstance(value, _PLAIN) or (
-            isinstance(value, tuple | list) and len(value) < 9 and all(isinstance(v, _PLAIN) for v in value)
-        ):
+        # No subclasses, which may hold more than they show.
+        kinds = {type(part) for part in value} if type(value) in (tuple, list) else {type(value)}
+        if kinds <= _SHOWN and (type(value) not in (tuple, list) or len(value) < 9):
             text = repr(value)
             if len(text) <= _SHORT:
                 return text

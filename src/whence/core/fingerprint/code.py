@@ -288,7 +288,7 @@ def _file(thing: Any) -> str | None:
     if not isinstance(thing, types.ModuleType | type | types.BuiltinFunctionType):
         return None
     name = thing.__name__ if isinstance(thing, types.ModuleType) else getattr(thing, "__module__", None)
-    if name is None:
+    if not isinstance(name, str):
         return None
     package = name.partition(".")[0]
     for module in (name, package):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copyreg
 import hashlib
 import marshal
 import threading
@@ -24,7 +23,7 @@ _LONG = 1 << 12  # entries of a container above which it is hashed at once
 _PLAIN = (str, int, float, complex, bool, type(None), type(...), type(NotImplemented))
 _MARSHALLED = {str, int, float, complex, bool, type(None)}
 _BYTES = (bytes, bytearray, memoryview)
-_CONTAINERS: tuple[Any, ...] = (dict, list, tuple, set, frozenset)
+_CONTAINERS = (dict, list, tuple, set, frozenset)
 _EMPTY = (type(threading.Lock()), type(threading.RLock()))  # without contents
 _SPARSE = {
     torch.sparse_coo: ("_indices", "_values"),
@@ -202,10 +201,13 @@ class Digest:
         wrapped = _attributes(value).get("__wrapped__")
         if isinstance(wrapped, types.FunctionType) and not code.is_own(kind):  # functools.cache and numba
             self.add(wrapped)
-        elif base := next((base for base in _CONTAINERS if isinstance(value, base)), None):
+        elif code.is_own(kind) and isinstance(value, _CONTAINERS):
             # As the container itself reads it, whatever the class makes of that.
-            self.add([base(base.items(value) if base is dict else base.__iter__(value)), state(value)])
-        elif _is_python(kind) and (code.is_own(kind) or not _reduces(kind)):
+            base: Any = next(base for base in kind.__mro__ if not code.is_own(base))
+            self.add(
+                [list(base.items(value) if isinstance(value, dict) else base.__iter__(value)), state(value)]
+            )
+        elif code.is_own(kind) and _is_python(kind):
             self.add(state(value))
         else:
             self._reduced(value)
@@ -249,8 +251,11 @@ class Digest:
         """Whether code is the user's own; the version of its package represents any other."""
         if code.is_own(thing):
             return True
-        name = thing.__name__ if isinstance(thing, types.ModuleType) else thing.__module__
-        self.packages.add((name or "builtins").partition(".")[0])
+        if isinstance(thing, types.FunctionType):  # whose __module__ may be that of another, which it wraps
+            name = thing.__globals__.get("__name__")
+        else:
+            name = thing.__name__ if isinstance(thing, types.ModuleType) else thing.__module__
+        self.packages.add(name.partition(".")[0] if isinstance(name, str) else "builtins")
         return False
 
     def _say(self, text: str) -> None:
@@ -298,23 +303,12 @@ _INERT = {
 
 
 def _is_python(kind: type) -> bool:
-    """Whether all that instances hold is in their attributes: no class of theirs is written in C."""
+    """Whether all that instances hold is in their attributes: no class of theirs makes them in C."""
     for base in kind.__mro__[:-1]:
         new = vars(base).get("__new__")
         if isinstance(new, types.BuiltinFunctionType) and new.__self__ is base:
             return False
     return True
-
-
-def _reduces(kind: type) -> bool:
-    """Whether a class says itself what there is to keep of its instances."""
-    return (
-        any(
-            getattr(kind, name, None) is not getattr(object, name, None)
-            for name in ("__reduce_ex__", "__reduce__", "__getstate__")
-        )
-        or kind in copyreg.dispatch_table
-    )
 
 
 def full_name(thing: Any) -> str:
