@@ -20,14 +20,22 @@ from whence.errors import StoreError
 from whence.features import extract
 
 
+def learnable() -> tuple[torch.Tensor, torch.Tensor]:
+    x = arrays()[0]
+    with torch.no_grad():
+        return x, plain()(x).argmax(1)
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("saved")
-    explainer = whence.DualDA(C=1e-2, show_progress=False).fit(plain(), arrays(), cache_dir=folder / "cache")
+    explainer = whence.DualDA(C=1.0, show_progress=False).fit(
+        plain(), learnable(), cache_dir=folder / "cache"
+    )
     explainer.save(folder / "copy.whence")
     explainer.save(folder / "bank.whence", features="bank")
     explainer.what_if(C=1e-6).explainer.save(folder / "all.whence")  # all samples are support vectors
-    effects = whence.Effects(C=1e-3, layers="last", show_progress=False).fit(plain(), arrays())
+    effects = whence.Effects(C=1e-3, layers="last", show_progress=False).fit(plain(), learnable())
     effects.save(folder / "effects.whence")
     return folder
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from scipy.sparse import csr_array
 
 from whence.core import contents
 from whence.core.arrays import Doubles, Floats
-from whence.errors import ConvergenceWarning
 from whence.features.rows import taken
 from whence.surrogate.identity import check_training
-from whence.surrogate.shards import solver
 from whence.surrogate.surrogate import Surrogate
+from whence.svm.solver import gap_of
 
-_ROUNDING = 1e-6  # of the sum of all lengths, |λ_ic|·‖z_i‖
+_ROUNDING = 1e-12  # of the sum of all lengths, |λ_ic|·‖z_i‖
+_MAPPED = 1e-6  # the same of rows that are transformed again, in single precision
 _GAP = 1e-6  # of the objective, by which sums in another order may move a gap
-_AT_ONCE = 1e-9  # seconds: the solver returns the certificate of what it starts from
 
 
 def check_weights(surrogate: Surrogate) -> None:
@@ -30,17 +27,19 @@ def check_weights(surrogate: Surrogate) -> None:
         Z = surrogate.stored[rows].double().cpu().numpy()
         summed += lam[rows].T @ Z
         size += abs(lam[rows]).T @ np.linalg.norm(Z, axis=1)
-    _compare(surrogate.coef[:, :d], summed, size)
+    rounding = _MAPPED if surrogate.stored.mapped else _ROUNDING
+    _compare(surrogate.coef[:, :d], summed, rounding * size)
     if surrogate.bias:
         ones, constant = np.ones(lam.shape[0]), surrogate.constant**2
-        _compare(surrogate.coef[:, d:], constant * (lam.T @ ones)[:, None], constant * (abs(lam).T @ ones))
+        size = _ROUNDING * constant * (abs(lam).T @ ones)
+        _compare(surrogate.coef[:, d:], constant * (lam.T @ ones)[:, None], size)
     largest = float(abs(lam).max()) if lam.nnz else 0.0
     if surrogate.task.has_classes and largest > surrogate.C * (1 + 1e-6):
         raise contents.refused(f"no coefficient may be above C, {surrogate.C:.6g}, and one is {largest:.6g}")
 
 
-def _compare(weights: Doubles, summed: Doubles, size: Doubles) -> None:
-    apart = np.abs(weights - summed) > _ROUNDING * size[:, None] + 1e-300
+def _compare(weights: Doubles, summed: Doubles, rounding: Doubles) -> None:
+    apart = np.abs(weights - summed) > rounding[:, None] + 1e-300
     if apart.any():
         row, column = np.argwhere(apart)[0]
         raise contents.refused(
@@ -63,20 +62,12 @@ def check_gap(surrogate: Surrogate, every: Floats | None) -> bool:
         Z = surrogate.vectors.cpu().numpy()
     else:
         return False
-    gap = _gap(surrogate, Z, surrogate.lam[known])
+    gap = gap_of(
+        Z, surrogate.labels[known], csr_array(surrogate.lam[known]), C=surrogate.C,
+        n_classes=surrogate.task.n_outputs, bias=surrogate.constant or False, problem=surrogate.task.problem,
+    )  # fmt: skip
     if gap > surrogate.gap * 1.001 + _GAP:
         raise contents.refused(
             f"'gap' must be that of the coefficients, {gap:.3g}, and is {surrogate.gap:.3g}"
         )
     return True
-
-
-def _gap(surrogate: Surrogate, Z: Floats, lam: csr_array) -> float:
-    task, labels = surrogate.task, surrogate.labels[surrogate.task.known(surrogate.labels)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        solution = solver(Z, task)(
-            Z, labels, C=surrogate.C, tol=1e-12, max_seconds=_AT_ONCE, warm_start=lam, problem=task.problem,
-            n_classes=task.n_outputs, bias=surrogate.constant or False, seed=0, n_threads=1,
-        )  # fmt: skip
-    return float(solution.gap)
