@@ -48,7 +48,7 @@ def test_a_new_file_has_the_mode_that_the_umask_gives(tmp_path: Path, umask: Any
     store.write_text(tmp_path / "b", "text")
     extract(net(), arrays(), cache_dir=tmp_path / "cache", show_progress=False)
     made = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(made) == 5
+    assert len(made) == 6
     assert {mode(path) for path in made} == {0o666 & ~mask}
 
 

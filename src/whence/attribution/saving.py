@@ -168,7 +168,7 @@ def restore_surrogate(attributor: Attributor, arrays: store.Arrays, manifest: An
         raise contents.refused(f"'coef' must fit the layer {bound.extractor.layer!r}, and does not")
     if surrogate.bias != parameters["bias"]:
         raise contents.refused("'coef' must have a column for the bias where 'bias' is set, only there")
-    check_weights(surrogate)
+    check_weights(surrogate, exact=attributor.capabilities.dual)
     every = arrays["vectors"] if manifest.bank is not None else None
     again = attributor.capabilities.dual and check_gap(surrogate, every)
     note = f"{surrogate.solution.note}, its gap {'computed again' if again else 'as saved'}"

@@ -128,7 +128,9 @@ def extract(
         made_of, extractor.notes = fingerprint.settled(before, fingerprint.structure(extractor.model))
         if extractor.layers is not None and extractor.layers is not layers:
             forward.scale(extractor.layers, source.batches())
-        job = Job(replace(source, task=task), forward, made_of, first, cache_key, show_progress)
+        job = Job(
+            replace(source, task=task), forward, made_of, int(first.indices[0]), cache_key, show_progress
+        )
         rows = (*job.uncached(), {}, "", "computed") if cache_dir is None else cached(job, Cache(cache_dir))
         features, labels, parts, checksum, note = rows
         bound = BoundModel(extractor, data=samples, probe=Probe.of(extractor, first.inputs))

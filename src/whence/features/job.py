@@ -161,7 +161,7 @@ class Job:
     samples: TrainingSet
     forward: Forward
     made_of: Description  # what the model is made of, where it does not change when it runs
-    first: Batch  # that can be read
+    first: int  # sample that can be read
     cache_key: str | None  # stands for what cannot be read, and for the samples' inputs
     show_progress: bool  # show what is needed, a progress bar, and what the cache does
 
@@ -346,14 +346,15 @@ def _fill(job: Job, folder: Folder, path: Path) -> None:
 def _parts(job: Job) -> Parts:
     """Fingerprint what the features depend on; of the samples' inputs the first, the others are compared."""
     extractor, labels = job.forward.extractor, job.samples.known_labels()
+    first = job.samples.read([job.first])
     code = fingerprint.source("whence.features", "whence.data", "whence.model")
     return {
         **store.fingerprint(extractor.model, extractor.layer),
         **({} if extractor.layers is None else {"layers": repr(extractor.layers)}),
         **job.made_of.lines,
         "number of samples": str(len(job.samples)),
-        "data first samples": bytes(contents(job.first)[0]).hex(),
-        **({} if labels is None else {"data labels": hashed(labels)}),
+        "data first inputs": f"digest {bytes(contents(first)[0]).hex()}",
+        **({} if labels is None else {"data labels": f"{labels.dtype} {hashed(labels)}"}),
         "cache key": str(job.cache_key),
         "dtype": job.forward.dtype.name,
         "autocast": str(job.forward.autocast),

@@ -163,14 +163,14 @@ def uses(function: types.FunctionType) -> dict[str, Any]:
         return {}
     values: dict[str, Any] = {}
     outside = _outside(function.__code__)
-    for first, *rest in outside.chains:
+    for first, *rest in sorted(outside.chains):
         value = function.__globals__.get(first, vars(builtins).get(first))
         if first in function.__globals__:
             values |= [_followed(f"{function.__module__}.{first}", value, rest)]
         elif first in vars(builtins) and (is_blind(value) or not _is_builtin(value)):
             values[f"builtins.{first}"] = value
     package = function.__globals__.get("__package__") or ""
-    for module, names in outside.imports:
+    for module, names in sorted(outside.imports):
         full = importlib.util.resolve_name(module, package) if package else module
         value = sys.modules.get(full)
         if value is None:
