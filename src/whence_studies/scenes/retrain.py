@@ -21,7 +21,7 @@ from whence.core import progress, store
 from whence.core.cache import Cache, Slot
 from whence.core.checks import check_callable, check_flag, check_is, check_seed, shown
 from whence.core.display import displayed
-from whence.core.fingerprint import key_of, source
+from whence.core.fingerprint import Digest, key_of, source
 from whence.data import TrainingSet
 from whence.data.items import split
 from whence.data.sources import Columns
@@ -240,9 +240,9 @@ def code_fingerprint(function: Callable[..., Any]) -> str:
     """Return the fingerprint of a function's code and of what it uses; for a method without its object.
 
     This includes enclosed values, and constants, functions and classes of the user's own modules. The caller
-    passes other dependencies in ``config``.
+    passes other dependencies, such as files that it reads, in ``config``.
     """
-    return key_of(getattr(function, "__func__", function))
+    return Digest().of(getattr(function, "__func__", function))
 
 
 def digest_inputs(samples: TrainingSet) -> str:

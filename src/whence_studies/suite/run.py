@@ -16,7 +16,7 @@ import numpy as np
 from whence.core import contents, store
 from whence.core.arrays import Array
 from whence.core.cache import Cache, Slot
-from whence.core.fingerprint import key_of, source
+from whence.core.fingerprint import Digest, source
 from whence.core.naming import import_named
 from whence.engine import limited
 from whence.errors import StoreError, WhenceError
@@ -250,7 +250,7 @@ class _Runner:
         spec = self.protocol.scene(names[0])
         parts = {"what": "scene", "scene": spec, "metric": metrics, "method": with_scores}
         if spec.of is not None:
-            parts["code of the scene"] = key_of(type(metrics[spec.of]))
+            parts["code of the scene"] = Digest().of(type(metrics[spec.of]))
         rows = self.cells.read(parts)
         if rows is None:
             rows = [Row("scene", spec.name, fact, None, float(v)) for fact, v in scene().facts.items()]
@@ -271,7 +271,7 @@ class _Runner:
             "metric": [name, metric, metric.depends(self.protocol)],
             "method": [method.key, self._options(method)],
             # For a user's own; our code is common to all cells.
-            "code of metric and method": key_of([type(metric), method.kind]),
+            "code of metric and method": Digest().of([type(metric), method.kind]),
         }
 
 
@@ -285,11 +285,11 @@ def _first_costs(rows: list[Row]) -> list[Row]:
 
 
 def _own_code(protocol: Protocol) -> str:
-    """Return the digest of the data source, the network and the training, which may be the user's own."""
+    """Return the digest of the code of the data source, the network and the training, which may be own."""
     name, train = protocol.data.name, protocol.model.train
     data = SOURCES.get(name) if name in SOURCES else import_named("data.name", name)
     network = networks.find(protocol.model.name)
-    return key_of([data, network, None if train is None else import_named("model.train", train)])
+    return Digest().of([data, network, None if train is None else import_named("model.train", train)])
 
 
 def _finite(row: Row) -> Row:

@@ -295,7 +295,11 @@ def _file(thing: Any) -> str | None:
         file = getattr(sys.modules.get(module), "__file__", None)
         if file is not None:
             return str(file)
-    return None if package in sys.stdlib_module_names and package != "__main__" else "unknown"
+    if package in sys.stdlib_module_names and package != "__main__":
+        return None
+    # A class that was made in text of the user's, not one that a library made in C.
+    made = not isinstance(thing, type) or any(isinstance(v, types.FunctionType) for v in vars(thing).values())
+    return "unknown" if made else None
 
 
 @functools.cache

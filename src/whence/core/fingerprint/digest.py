@@ -274,7 +274,7 @@ def state(value: Any) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
     for kind in type(value).__mro__:
         for name, member in vars(kind).items():
-            if isinstance(member, types.MemberDescriptorType):
+            if isinstance(member, types.MemberDescriptorType) and not name.startswith("__"):
                 try:
                     attributes[name] = member.__get__(value)
                 except AttributeError:  # not set
