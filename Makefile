@@ -6,8 +6,10 @@ OUT ?= whence-demo
 WORKERS ?= 2
 FUZZ_CASES ?= 10000
 FUZZ_SEED ?= 0
+ATTACK_ROUNDS ?= 20
+ATTACK_SEED ?= 0
 
-.PHONY: demo test docs fuzz lint bench clean
+.PHONY: demo test docs fuzz attack lint bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/whence demo --out $(OUT)
@@ -29,6 +31,10 @@ docs: $(VENV)/.installed-docs
 # Random calls, right and wrong. One that ends badly is run again alone: make fuzz FUZZ_SEED=0 FUZZ_CASE=7
 fuzz: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.fuzz --cases $(FUZZ_CASES) --seed $(FUZZ_SEED) $(if $(FUZZ_CASE),--case $(FUZZ_CASE))
+
+# Attacks on what is promised, many rounds with other places and sizes.
+attack: $(VENV)/.installed-dev
+	ATTACK_ROUNDS=$(ATTACK_ROUNDS) ATTACK_SEED=$(ATTACK_SEED) $(BIN)/python -m pytest tests/adversarial -n $(WORKERS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .

@@ -40,7 +40,7 @@ from torch import Tensor
 
 import whence_studies.scenes.sources  # noqa: F401  registers the data sets
 from whence import DualDA, Effects, audit
-from whence.core.fingerprint import Digest
+from whence.core.fingerprint import key_of
 from whence.features import FeatureBank, extract
 from whence.tasks import Classes
 from whence_studies.scenes import datasets, networks
@@ -232,7 +232,7 @@ def measured(name: str, folder: Path, stored: Path) -> Iterator[tuple[str, float
         for share, part in choose(given).items():
             found = []
             for seed in SEEDS:
-                key = Digest().of([part, seed])
+                key = key_of([part, seed])
                 if key not in known:
                     known[key] = given.accuracy(part, seed)
                     stored.parent.mkdir(parents=True, exist_ok=True)

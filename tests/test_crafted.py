@@ -285,7 +285,7 @@ NO_ROWS = np.empty((0, 4), np.float32), np.empty(0, np.int64)
         {"progress": {"sums": [1]}},
         {"progress": {"sums": [1, 2]}},
         {"progress": {"sums": ["a", "b"]}},
-        {"progress": {"sums": None}},
+        {"progress": {"samples": 1, "sums": None}},
         {"progress": {"sums": [0, 1 << 70]}},
         {"progress": 7},
         {"complete": True, "progress": {"samples": 2}},

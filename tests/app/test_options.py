@@ -107,4 +107,4 @@ def test_options_of_a_fit_have_the_defaults_of_the_library() -> None:
     defaults = {parameter.name: parameter.default for parameter in methods}
     for name in {*READING, *Fit.HYPERPARAMETERS, "layer", "device"} - {"cache_dir"}:
         assert getattr(Fit, name) == defaults[name], name
-    assert set(READING) == {"cache_dir", "dtype", "autocast", "num_workers", "on_error"}
+    assert set(READING) == {"cache_dir", "cache_key", "dtype", "autocast", "num_workers", "on_error"}

@@ -48,7 +48,7 @@ def test_a_new_file_has_the_mode_that_the_umask_gives(tmp_path: Path, umask: Any
     store.write_text(tmp_path / "b", "text")
     extract(net(), arrays(), cache_dir=tmp_path / "cache", show_progress=False)
     made = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(made) == 5
+    assert len(made) == 6
     assert {mode(path) for path in made} == {0o666 & ~mask}
 
 
@@ -70,19 +70,21 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
 
 
 def test_scraps_of_killed_processes_are_swept_and_those_in_use_are_not(tmp_path: Path) -> None:
-    dead = tmp_path / ".x.whence.0123.tmp"
+    dead = tmp_path / f".x.whence.{'0' * 32}.tmp"
     dead.write_bytes(b"half")
-    other = tmp_path / ".y.whence.0123.tmp"
+    other = tmp_path / f".y.whence.{'1' * 32}.tmp"
     other.write_bytes(b"half")
+    mine = tmp_path / ".y.whence.tmp"
+    mine.write_bytes(b"of the user")
     with files.replacing(tmp_path / "x.whence") as file:
         assert not dead.exists()
+        assert not other.exists()
         (alive,) = tmp_path.glob(".x.whence.*.tmp")
         store.write_text(tmp_path / "x.whence", "another writer")
         assert alive.exists()
         file.write(b"this one")
     assert (tmp_path / "x.whence").read_text() == "this one"
-    assert other.exists()  # of a file that nobody writes
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".y.whence.0123.tmp", "x.whence"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [mine.name, "x.whence"]
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO])

@@ -496,9 +496,7 @@ def test_fingerprints_tell_sets_apart(data: Any) -> None:
         whole.marked(Mark(lambda inputs, rng: inputs, other, 1)),
     ]
     digests = [digest_samples(samples, digest_inputs(samples)) for samples in sets]
-    for prints in ([str(samples.prints()) for samples in sets], digests):
-        assert len(set(prints)) == len(sets)
-    assert as_training_set(data, 4).prints() == sets[0].prints()
+    assert len(set(digests)) == len(sets)
     again = as_training_set(data, 4)
     assert digest_samples(again, digest_inputs(again)) == digests[0]
 

@@ -133,6 +133,9 @@ class Fit:
     features: Annotated[
         str, opt("Features of the support vectors in FILE: copy, or bank to name the cache.", "WHERE")
     ] = "copy"
+    cache_key: Annotated[
+        Text, opt("Stands for the samples' inputs: reuse features without reading them again.", "WORD")
+    ] = None
     no_cache: Annotated[bool, flag("--no-cache", "Keep nothing.")] = False
     trust: Annotated[bool, flag("--trust", "Import and run the code that the configuration names.")] = False
     engine: Engine = None

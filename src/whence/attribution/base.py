@@ -231,6 +231,7 @@ class Attributor(ABC):
         tokenizer: Any = None,
         feature_names: Sequence[str] | None = None,
         cache_dir: str | PathLike[str] | None = None,
+        cache_key: str | None = None,
         dtype: str = "float32",
         autocast: str | None = None,
         num_workers: int = 0,
@@ -280,8 +281,13 @@ class Attributor(ABC):
             None takes the columns of a table of pandas.
         cache_dir
             Folder that keeps features and solutions. A fit that was killed resumes there, and one with the
-            same model, data and options takes what is there; see ``whence cache ls``. It is remembered: what
-            needs the training features later finds them there.
+            same model, data and options takes what is there, once it has read all samples again and compared
+            them with those of then; see ``whence cache ls``. It is remembered: what needs the training
+            features later finds them there.
+        cache_key
+            A word that stands for the inputs of all samples and for what of the model cannot be read, such as
+            objects of a library in C. As long as it is the same, features in the cache are taken without
+            reading the samples again: you vouch for it.
         dtype
             Of the features: "float32", or "float16" for half the memory.
         autocast
@@ -298,6 +304,7 @@ class Attributor(ABC):
         """
         reading = {
             "cache_dir": cache_dir,
+            "cache_key": cache_key,
             "dtype": dtype,
             "autocast": autocast,
             "num_workers": num_workers,

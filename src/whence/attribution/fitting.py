@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from whence.surrogate.surrogate import Surrogate
 
 _DEFAULTS = {
+    "cache_key": None,
     "dtype": "float32",
     "autocast": None,
     "num_workers": 0,

@@ -24,6 +24,7 @@ from whence.model.estimators import is_estimator, of_estimator
 from whence.model.heads import Head
 from whence.model.language import as_language_model
 from whence.model.modules import class_names
+from whence.surrogate.certificate import check_gap, check_weights
 from whence.surrogate.identity import check_data
 from whence.surrogate.surrogate import Surrogate
 from whence.tasks import Tokens
@@ -82,6 +83,8 @@ def _manifest(attributor: Attributor, fitted: Fitted) -> dict[str, Any]:
     layers = None if fitted.model is None else fitted.model.extractor.layers
     if layers is not None:
         manifest["layers"] = dataclasses.asdict(layers)
+    if fitted.model is not None and fitted.model.probe is not None:
+        manifest["probe"] = dataclasses.asdict(fitted.model.probe)
     return manifest | fitted.task.saved
 
 
@@ -165,6 +168,10 @@ def restore_surrogate(attributor: Attributor, arrays: store.Arrays, manifest: An
         raise contents.refused(f"'coef' must fit the layer {bound.extractor.layer!r}, and does not")
     if surrogate.bias != parameters["bias"]:
         raise contents.refused("'coef' must have a column for the bias where 'bias' is set, only there")
+    check_weights(surrogate, exact=attributor.capabilities.dual)
+    every = arrays["vectors"] if manifest.bank is not None else None
+    again = attributor.capabilities.dual and check_gap(surrogate, every)
+    note = f"{surrogate.solution.note}, its gap {'computed again' if again else 'as saved'}"
     return Fitted(
         type(attributor).__name__,
         surrogate.task,
@@ -174,7 +181,7 @@ def restore_surrogate(attributor: Attributor, arrays: store.Arrays, manifest: An
         None,
         attributor.batch_size,
         surrogate=surrogate,
-        origins={"solution": surrogate.solution.note},
+        origins={"solution": note},
     )
 
 
@@ -183,7 +190,11 @@ def _bind(attributor: Attributor, manifest: Any, model: Any) -> BoundModel | Non
     asked = getattr(attributor, "layers", "last")
     if manifest.layers is not None and manifest.layers.asked != asked:
         raise contents.refused("'layers' must be those of its parameters, and are not")
-    bound = None if model is None else BoundModel.match(model, manifest.fingerprint, manifest.layers)
+    bound = (
+        None
+        if model is None
+        else BoundModel.match(model, manifest.fingerprint, manifest.layers, manifest.probe)
+    )
     if bound is not None:
         bound.extractor.paired = manifest.paired
     return bound

@@ -31,6 +31,7 @@ from filelock import FileLock, Timeout
 
 from whence.core import store
 from whence.core.checks import check_path, shown
+from whence.core.files import sweep
 from whence.errors import InvalidInputError, StoreError
 
 __all__ = ["Cache", "Entry"]
@@ -110,8 +111,13 @@ class Cache:
 
     def sweep(self) -> None:
         """Remove what killed processes left behind while removing or writing."""
-        for scrap in self.folder.glob(".*.tmp") if os.path.isdir(self.folder) else ():
+        if not os.path.isdir(self.folder):
+            return
+        for scrap in self.folder.glob(".*.tmp"):
             shutil.rmtree(scrap, ignore_errors=True)
+        for folder in (self.folder, *(path for path in self.folder.iterdir() if path.is_dir())):
+            with suppress(OSError):  # removed meanwhile
+                sweep(folder)
 
 
 @dataclass(frozen=True)

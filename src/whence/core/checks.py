@@ -73,6 +73,13 @@ def check_choice(name: str, value: Any, choices: Sequence[str | None]) -> Any:
     return value
 
 
+def check_word(name: str, value: Any) -> str:
+    """Return a text with at least one letter."""
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInputError(f"'{name}' must be a text that is not blank. Got {shown(value)}.")
+    return str(value)
+
+
 def check_flag(name: str, value: Any) -> bool:
     """Return a flag as a Python bool, also from numpy's."""
     if not isinstance(value, bool | np.bool_):

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,8 @@ from whence.core.checks import check_path
 from whence.core.display import Columns, no_formula
 from whence.core.naming import optional_import
 from whence.errors import InvalidInputError, MissingFileError, StoreError
+
+_SCRATCH = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
 
 
 @contextmanager
@@ -34,7 +37,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             with open(target, "wb") as device:
                 yield device
             return
-        _sweep(target)
+        sweep(target.parent)
         scratch, file = _scratch(target)
         with file:
             yield file
@@ -99,15 +102,14 @@ def _scratch(target: Path) -> tuple[Path, IO[bytes]]:
         file.close()  # removed by another process just before it was locked
 
 
-def _sweep(target: Path) -> None:
-    """Remove leftovers of killed writers of this file, whose locks nobody has."""
+def sweep(folder: Path) -> None:
+    """Remove leftovers of killed writers of any file in a folder, whose locks nobody has."""
     if sys.platform == "win32":
         return
-    start = f".{target.name}."
-    for name in os.listdir(target.parent):
-        if not (name.startswith(start) and name.endswith(".tmp")):
+    for name in os.listdir(folder):
+        if not _SCRATCH.fullmatch(name):
             continue
-        scrap = target.with_name(name)
+        scrap = folder / name
         with suppress(OSError), open(scrap, "rb") as file:
             if lock(file.fileno()):
                 scrap.unlink(missing_ok=True)

@@ -14,7 +14,6 @@ from torch.utils.data import Dataset
 from whence.core.arrays import Array, Ints, Mask
 from whence.core.checks import check_places
 from whence.core.display import displayed
-from whence.core.fingerprint import Digest, anatomy, notes, without
 from whence.core.machine import BATCH_SIZE
 from whence.core.naming import name_errors
 from whence.core.progress import bar
@@ -27,7 +26,6 @@ from whence.errors import InvalidInputError, SampleError
 from whence.tasks import Task, find_task
 
 _FIRST = 64  # samples by whose labels the task is found, where one is not enough
-_SAMPLED = 64  # samples read one by one whose contents enter a fingerprint
 
 Change = Callable[[Any, np.random.Generator], Any]
 """Makes other inputs of a sample's; the generator is the sample's own."""
@@ -238,36 +236,6 @@ class TrainingSet(Dataset[Any]):
         """Return the set with a change of samples' inputs, after those that it has."""
         return replace(self, marks=(*self.marks, mark))
 
-    def prints(self) -> dict[str, str]:
-        """Fingerprint the labels of all samples, the contents of all or of a seeded choice, and the code.
-
-        Returns one short line per part, so that two fingerprints say where they differ.
-        """
-        n, code = len(self), dict[str, str]()
-        if self.places is not None or self.marks:
-            code["data samples"] = _digest(self.places, *(mark[1:] for mark in self.marks))
-        if self._sliced:
-            assert self.labels is not None
-            return {**_labels_print(self.labels), "data items": f"all {_digest(self.source.inputs)}", **code}
-        before = self._anatomy()
-        # What the code makes of samples is looked at too: code does not say all that it does.
-        chosen = [self.read([i]) for i in choose_samples(n)]
-        after = self._anatomy()
-        code |= without(after, notes(before, after))
-        if isinstance(self.source, Columns):
-            items = f"all {_digest(self.source.inputs, *chosen)}"
-            return {**_labels_print(self.every_label(False)), "data items": items, **code}
-        known = self.known_labels()
-        if known is not None and all(np.array_equal(batch.labels, known[batch.indices]) for batch in chosen):
-            word = "all" if len(chosen) == n else "some"
-            return {**_labels_print(known), "data items": f"{word} {_digest(*chosen)}", **code}
-        # Labels are known only after reading every sample; then its contents cost little more.
-        labels, digest = self.task.blank(n), Digest()
-        for batch in self.batches():
-            labels[batch.indices] = batch.labels
-            digest.add(batch)
-        return {**_labels_print(labels), "data items": f"all {digest.hexdigest()}", **code}
-
     @property
     def _reading(self) -> Reader:
         return Reader(self, self._collate, self.workers, self.on_error)
@@ -290,21 +258,6 @@ class TrainingSet(Dataset[Any]):
 
     def _place(self, indices: Any) -> Any:
         return indices if self.places is None else self.places[indices]
-
-    def _anatomy(self) -> dict[str, str]:
-        """Describe the source and the functions that its samples go through."""
-        lines: dict[str, str] = {}
-        prepare = self.prepare
-        prepared = {"collate_fn": prepare.collate_fn, "preprocess": prepare.preprocess}
-        if prepare.preprocess is None and not self._sliced:
-            prepared["tokenizer"] = prepare.tokenizer
-        functions = {**prepared, **{f"mark {i}": mark.change for i, mark in enumerate(self.marks)}}
-        for name, function in functions.items():
-            if function is not None:
-                lines |= anatomy(function, name)
-        data = self.source.data if isinstance(self.source, Stream) else self.source
-        # Of columns and lists every item is read anyway.
-        return lines if isinstance(data, Columns | list | tuple) else lines | anatomy(data, "data")
 
 
 def _first_labels(source: Any, prepare: Prepare) -> Any:
@@ -330,21 +283,3 @@ def _first_labels(source: Any, prepare: Prepare) -> Any:
 def _changed(change: Change, inputs: Any, rng: np.random.Generator) -> Any:
     with name_errors("'shortcut' must be a function of a sample's inputs and a random generator. It"):
         return change(inputs, rng)
-
-
-def choose_samples(n: int) -> list[int]:
-    """Choose up to 64 of n samples for a fingerprint, the same ones each time."""
-    chosen = np.random.default_rng(0).choice(n, min(n, _SAMPLED), replace=False)
-    return [int(i) for i in np.sort(chosen)]
-
-
-def _labels_print(labels: Array) -> dict[str, str]:
-    plain = np.ascontiguousarray(labels)
-    return {"number of samples": str(len(labels)), "data labels": f"{plain.dtype} {_digest(plain)}"}
-
-
-def _digest(*values: Any) -> str:
-    digest = Digest()
-    for value in values:
-        digest.add(value)
-    return digest.hexdigest()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from whence.core.display import displayed
 from whence.data import TrainingSet
 from whence.data.tables import column_names, is_numeric, is_table, table_inputs
 from whence.errors import InvalidInputError, StoreError
-from whence.features.rows import Rows, crc
+from whence.features.rows import Rows, hashed
 from whence.model.bound import BoundModel
 from whence.model.extractor import Extractor
 from whence.model.heads import Head
@@ -118,7 +118,7 @@ class FeatureBank:
             return
         file: Any = self.features.base
         cut = file.size() < self.features.offset + self.features.nbytes  # to read behind its end is fatal
-        if cut or self.checksum != checksum([crc(self.features), crc(self.labels)]):
+        if cut or self.checksum != checksum(hashed(self.features), hashed(self.labels)):
             raise StoreError(
                 "The features in the cache were altered on disk while they were in use. Nothing that was "
                 "made of them is kept; run again, and they are computed again."
@@ -135,6 +135,6 @@ class FeatureBank:
         return np.flatnonzero(~self.valid)
 
 
-def checksum(sums: Iterable[int]) -> str:
-    """Write the sums of features and labels as one word."""
-    return "".join(f"{value:08x}" for value in sums)
+def checksum(features: str, labels: str) -> str:
+    """Join the digests of features and labels to one word."""
+    return features + labels

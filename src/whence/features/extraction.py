@@ -14,7 +14,7 @@ from torch import nn
 
 from whence.core import fingerprint
 from whence.core.cache import Cache
-from whence.core.checks import check_choice, check_count, check_flag
+from whence.core.checks import check_choice, check_count, check_flag, check_word
 from whence.core.display import counted
 from whence.core.machine import BATCH_SIZE, REMEDY, bfloat16_works
 from whence.data import OnError, TrainingSet, as_training_set
@@ -27,6 +27,7 @@ from whence.model.extractor import Extractor, find_head
 from whence.model.inputs import check_device
 from whence.model.layers import Asked, Layers, check_layers
 from whence.model.modules import check_model
+from whence.model.probe import Probe
 from whence.model.tracing import choose_layers
 from whence.tasks import Task
 
@@ -43,6 +44,7 @@ def extract(
     task: str | type[Task] | Task | None = None,
     batch_size: int = BATCH_SIZE,
     cache_dir: str | os.PathLike[str] | None = None,
+    cache_key: str | None = None,
     dtype: str = "float32",
     device: str | torch.device | None = None,
     autocast: str | None = None,
@@ -53,8 +55,9 @@ def extract(
     """Collect the features and labels of every training sample.
 
     With a ``cache_dir`` the rows go to a file there as they come, a run that was killed resumes where it
-    was, and a later run with the same model, data and options reuses the file. Without one they are
-    kept in memory, or in a temporary file when they would fill more than half of the free memory.
+    was, and a later run with the same model, data and options reuses the file, once it has read all samples
+    again and compared them with those of then. Without one they are kept in memory, or in a temporary file
+    when they would fill more than half of the free memory.
 
     Parameters
     ----------
@@ -77,6 +80,9 @@ def extract(
         Samples per forward pass.
     cache_dir
         Folder for banks, made if it is missing; see ``whence cache ls``.
+    cache_key
+        A word that stands for the inputs of all samples and for what of the model cannot be read. With it a
+        bank is reused without reading the samples again, as long as the word is the same: you vouch for it.
     dtype
         "float32", or "float16" for half the disk and three digits.
     device
@@ -93,6 +99,7 @@ def extract(
     check_choice("dtype", dtype, DTYPES)
     check_choice("autocast", autocast, AUTOCASTS)
     num_workers = check_count("num_workers", num_workers, 0)
+    cache_key = None if cache_key is None else check_word("cache_key", cache_key)
     check_choice("on_error", on_error, ("raise", "skip"))
     batch_size = check_count("batch_size", batch_size)
     check_flag("show_progress", show_progress)
@@ -120,15 +127,15 @@ def extract(
         before = fingerprint.structure(extractor.model)
         forward.probe(first)
         task.check_activation(extractor.activation or "", extractor.layer)
-        after = fingerprint.structure(extractor.model)
-        extractor.notes = fingerprint.notes(before, after)
+        made_of, extractor.notes = fingerprint.settled(before, fingerprint.structure(extractor.model))
         if extractor.layers is not None and extractor.layers is not layers:
             forward.scale(extractor.layers, source.batches())
-        made_of = fingerprint.without(after, extractor.notes)
-        job = Job(replace(source, task=task), forward, made_of, show_progress)
+        job = Job(
+            replace(source, task=task), forward, made_of, int(first.indices[0]), cache_key, show_progress
+        )
         rows = (*job.uncached(), {}, "", "computed") if cache_dir is None else cached(job, Cache(cache_dir))
         features, labels, parts, checksum, note = rows
-        bound = BoundModel(extractor, data=samples)
+        bound = BoundModel(extractor, data=samples, probe=Probe.of(extractor, first.inputs))
         return FeatureBank(features, labels, extractor.head(), task, bound, samples, parts, checksum, note)
 
     samples = as_training_set(data, batch_size, task=task)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import zlib
 from dataclasses import asdict, dataclass
 from typing import ClassVar, Self
 
@@ -15,58 +14,80 @@ from whence.core.arrays import Array
 from whence.core.cache import Cache, Slot, read_entry
 from whence.errors import StoreError
 from whence.features.bank import FeatureBank, checksum
-from whence.features.rows import InFile, Rows, as_bytes, crc, full_disk
+from whence.features.rows import InFile, Rows, RunningHash, full_disk, hashed
 
 KIND = "bank"
+NO_INPUTS = np.empty((0, 16), np.uint8)
+_FILES = ("features.npy", "labels.npy", "inputs.npy")
 
 
 @dataclass(frozen=True)
 class BankProgress:
-    """How far a bank is sound: samples that are done, and the running CRC-32 of their features and labels."""
+    """How far a bank is sound: samples that are done, and digests of their features, labels and inputs."""
 
     samples: int = 0
-    sums: tuple[int, int] = (0, 0)
+    sums: tuple[str, str, str] | None = None  # before the first checkpoint
 
 
 class Folder:
-    """A bank's folder: features.npy and labels.npy, whose rows the entry vouches for once they are safe.
+    """A bank's folder: features.npy, labels.npy and inputs.npy, whose rows the entry vouches for.
 
-    Opening it checks these rows, byte by byte, and drops what lies behind them.
+    Opening it checks these rows, byte by byte, and drops what lies behind them. Of inputs there is a digest
+    (16,) of the batch that each sample was read in, to compare with.
 
     The slot's entry is begun. ``features`` and ``labels`` have no rows, but the shape and dtype of those to
     come. Files that are not what the entry says raise StoreError.
     """
 
     def __init__(self, slot: Slot, features: Rows, labels: Array) -> None:
+        like = (features, labels, NO_INPUTS)
         entry = slot.entry
         if entry is None:
             raise StoreError(f"{slot.path} does not say what it is for.")
         self.slot, self.complete = slot, entry.complete
-        self.progress = contents.manifest(BankProgress, entry.progress)
+        saved = contents.manifest(BankProgress, entry.progress)
         self.files: list[InFile] = []
         try:
             with full_disk(slot.path):
-                self._open("features.npy", features)
-                self._open("labels.npy", labels)
-            self._check(*self.mapped())
+                for name, rows in zip(_FILES, like, strict=True):
+                    self._open(name, rows, saved.samples)
+            hashes = [RunningHash(file.tail, file.dtype) for file in self.files]
+            for file, running in zip(self.files, hashes, strict=True):
+                running.add(file.mapped())
+            self._done = saved.samples, hashes
+            if saved not in (self.progress, BankProgress()):
+                raise self._altered()
         except BaseException:
             self.close()
             raise
 
-    def append(self, features: Rows, labels: Array) -> None:
-        """Add the rows of the next samples."""
-        was, sums = self.progress, []
-        for file, rows, value in zip(self.files, (features, labels), was.sums, strict=True):
-            rows = np.ascontiguousarray(rows, file.dtype)
-            file.append(rows)
-            sums.append(zlib.crc32(as_bytes(rows), value))
-        # All at once, so that it is right whatever ends this function.
-        self.progress = BankProgress(was.samples + len(labels), (sums[0], sums[1]))
+    def append(self, *rows: Array) -> None:
+        """Add the features, labels and digests of the inputs of the next samples."""
+        samples, hashes = self._done[0] + len(rows[0]), []
+        for file, running, part in zip(self.files, self._done[1], rows, strict=True):
+            part = np.ascontiguousarray(part, file.dtype)
+            file.append(part)
+            hashes.append(running.copy())
+            hashes[-1].add(part)
+        self._done = samples, hashes  # all at once, so that it is right whatever ends this function
 
-    def mapped(self) -> tuple[Rows, Array]:
-        """Map the features and labels there are."""
-        features, labels = (file.mapped() for file in self.files)
-        return features, labels
+    def mapped(self) -> tuple[Rows, Array, Array]:
+        """Map the features, labels and digests of inputs there are."""
+        features, labels, inputs = (file.mapped() for file in self.files)
+        return features, labels, inputs
+
+    @property
+    def progress(self) -> BankProgress:
+        """How far the files are sound."""
+        samples, hashes = self._done
+        features, labels, inputs = (running.value for running in hashes)
+        return BankProgress(samples, (features, labels, inputs))
+
+    @property
+    def checksum(self) -> str:
+        """The digests of features and labels as one word."""
+        features, labels, _ = (running.value for running in self._done[1])
+        return checksum(features, labels)
 
     def checkpoint(self) -> None:
         """Make what was added so far survive the end of the process or of the power."""
@@ -84,10 +105,11 @@ class Folder:
         if not in_memory:
             return self.files[0].mapped(), self.files[1].loaded()
         try:
-            features, labels = (file.loaded() for file in self.files)
+            features, labels = (file.loaded() for file in self.files[:2])
         except OSError as error:
             raise StoreError(f"{self.slot.path}: the rows cannot be read ({error}).") from error
-        self._check(features, labels)
+        if checksum(hashed(features), hashed(labels)) != self.checksum:
+            raise self._altered()
         features.flags.writeable = False
         return features, labels
 
@@ -96,9 +118,8 @@ class Folder:
         for file in self.files:
             file.file.close()
 
-    def _open(self, name: str, like: Array) -> None:
+    def _open(self, name: str, like: Array, rows: int) -> None:
         path = self.slot.path / name
-        rows = self.progress.samples
         if rows and not path.is_file():
             raise StoreError(f"{path} is missing.")
         # Opened by its path, so that a map of it shows other machines where it is; made where it is missing.
@@ -112,9 +133,8 @@ class Folder:
         if self.complete and not file.has_header():
             raise StoreError(f"{path} has another header than was written.")
 
-    def _check(self, features: Rows, labels: Array) -> None:
-        if (crc(features), crc(labels)) != self.progress.sums:
-            raise StoreError(f"{self.slot.path}: the rows are not those that were written (checksum).")
+    def _altered(self) -> StoreError:
+        return StoreError(f"{self.slot.path}: the rows are not those that were written (checksum).")
 
 
 @dataclass(frozen=True)
@@ -160,7 +180,7 @@ class BankPlace:
         with slot.locked():
             folder = Folder(slot, *like)
             try:
-                if checksum(folder.progress.sums) != self.checksum:
+                if folder.checksum != self.checksum:
                     raise StoreError(
                         f"The bank {path} has other rows than those that were fitted (checksum). Fit again."
                     )

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,13 +25,13 @@ from whence.core.arrays import Array
 from whence.core.cache import Cache, Parts, Say, Slot
 from whence.core.checks import check_that
 from whence.core.display import in_words, plain_line
+from whence.core.fingerprint import Description, Digest
 from whence.core.machine import free_disk, free_memory
 from whence.core.progress import bar
 from whence.data import Batch, TrainingSet
 from whence.errors import HeadError, InvalidInputError, StoreError
-from whence.features.bank import checksum
 from whence.features.folder import KIND, Folder
-from whence.features.rows import InFile, Rows, fits, full_disk, room_for
+from whence.features.rows import InFile, Rows, fits, full_disk, hashed, room_for
 from whence.model.extractor import Extractor, check_repeatable
 from whence.model.inputs import take
 from whence.model.layers import Layers
@@ -41,7 +41,24 @@ CHECKPOINT_SECONDS = 1.0
 _MEASURED = 256  # samples by whose features layers are scaled
 _REMEDY = "Check the model's activations on that sample, or leave it out."
 _PROBED = 64  # samples that show whether the model is random or mixes the samples of a batch
+VOUCH = "Pass a cache_key, a word that you change whenever model or data change, to vouch for it."
 _AGAIN = 4  # random rows that are computed again before a bank is reused, besides the first
+
+
+class Read(NamedTuple):
+    """Features (B, d) and labels (B, …) of a batch, and the digest of its inputs, once per sample (B, 16)."""
+
+    features: Rows
+    labels: Array
+    inputs: Array
+
+
+def contents(batch: Batch) -> Array:
+    """Digest a batch as the model gets it, once per sample (B, 16); zeros where it cannot be read."""
+    digest, n = Digest(), len(batch.indices) + len(batch.skipped)
+    digest.add([batch.inputs, batch.labels, batch.skipped])
+    value = np.frombuffer(bytes.fromhex(digest.hexdigest()), np.uint8)
+    return np.tile(np.zeros_like(value) if digest.unread else value, (n, 1))
 
 
 class Forward:
@@ -85,8 +102,11 @@ class Forward:
                 break
         self.extractor.layers = layers.scaled((squares / seen).tolist())
 
-    def rows(self, batch: Batch) -> tuple[Rows, Array]:
-        """Features (B, d) and labels (B, …) of a batch, zeros and blank labels for what could not be read."""
+    def rows(self, batch: Batch) -> Read:
+        """Read a batch; what could not be read has zeros and blank labels."""
+        return Read(*self._rows(batch), contents(batch))
+
+    def _rows(self, batch: Batch) -> tuple[Rows, Array]:
         if not batch.skipped:
             return self(batch), batch.labels
         n = len(batch.indices) + len(batch.skipped)
@@ -145,7 +165,9 @@ class Job:
 
     samples: TrainingSet
     forward: Forward
-    made_of: Parts  # what the model is made of, where it does not change when it runs
+    made_of: Description  # what the model is made of, where it does not change when it runs
+    first: int  # sample that can be read
+    cache_key: str | None  # stands for what cannot be read, and for the samples' inputs
     show_progress: bool  # show what is needed, a progress bar, and what the cache does
 
     @property
@@ -158,19 +180,19 @@ class Job:
         n, labels = len(self.samples), []
         with room_for(n, self.forward.dimension, self.forward.dtype) as features:
             self.say(self.needs(Path(tempfile.gettempdir()) if isinstance(features, InFile) else None))
-            for rows, batch_labels in self.rows():
-                features.append(rows)
-                labels.append(batch_labels)
+            for batch in self.rows():
+                features.append(batch.features)
+                labels.append(batch.labels)
             return features.whole(), np.concatenate(labels)
 
-    def rows(self, start: int = 0) -> Iterator[tuple[Rows, Array]]:
+    def rows(self, start: int = 0) -> Iterator[Read]:
         """Return the rows of all samples from ``start`` on, a batch at a time, and show how far they are."""
         n, hidden = len(self.samples), not self.show_progress
         with bar("Reading features", n, "samples", show=not hidden, initial=start) as watched:
-            for rows, labels in self._rows(start):
-                yield rows, labels
-                start += len(labels)
-                watched.update(len(labels))
+            for batch in self._rows(start):
+                yield batch
+                start += len(batch.labels)
+                watched.update(len(batch.labels))
                 progress.report("Features", start, n)
 
     def needs(self, folder: Path | None, start: int = 0) -> str:
@@ -196,7 +218,7 @@ class Job:
         known = "" if free_now is None else f" of {in_words(free_now)} free"
         return line + f"memory {in_words(size)}{known}."
 
-    def _rows(self, start: int) -> Iterator[tuple[Rows, Array]]:
+    def _rows(self, start: int) -> Iterator[Read]:
         """Return the rows of batches from sample ``start`` on, in order."""
         if self.samples.workers.number:  # which read ahead, all batches in one go
             yield from map(self.forward.rows, self.samples.batches(start))
@@ -208,8 +230,8 @@ class Job:
             yield from pieces
 
 
-def _rows_of(samples: TrainingSet, forward: Forward, places: tuple[int, int]) -> tuple[Rows, Array]:
-    """Features and labels of a range of samples, one batch."""
+def _rows_of(samples: TrainingSet, forward: Forward, places: tuple[int, int]) -> Read:
+    """Read a range of samples, one batch."""
     (batch,) = samples.batches(*places)
     return forward.rows(batch)
 
@@ -241,14 +263,17 @@ def cached(job: Job, cache: Cache) -> tuple[Rows, Array, Parts, str, str]:
             features, labels = folder.finish(fits(len(job.samples), job.forward.dimension, job.forward.dtype))
         finally:
             folder.close()
-    return features, labels, parts, checksum(folder.progress.sums), note
+    return features, labels, parts, folder.checksum, note
 
 
 def _open(job: Job, slot: Slot) -> tuple[Folder, str]:
     """Open the entry, whole, half or new, and say which."""
     forward = job.forward
     none = np.empty((0, forward.dimension), forward.dtype), forward.task.blank(0)
-    if slot.path.exists():
+    doubts = "" if job.cache_key is not None else job.made_of.doubts
+    if doubts:
+        why = f"computed, since {doubts} cannot be compared. {VOUCH}"
+    elif slot.path.exists():
         try:
             folder = Folder(slot, *none)
             _check_again(job, folder)
@@ -268,17 +293,12 @@ def _open(job: Job, slot: Slot) -> tuple[Folder, str]:
 
 
 def _check_again(job: Job, folder: Folder) -> None:
-    """Raise where a few samples have other features or labels now, or one that was skipped can be read.
-
-    A fingerprint sees all that it looks at; this sees what nobody thought of, sooner or later.
-    """
+    """Raise where samples have other inputs or labels now, or a few of them other features."""
     try:
-        features, labels = folder.mapped()
-        known = job.forward.task.known(labels)
-        for index in np.flatnonzero(~known).tolist():
-            if not job.samples.read([index]).skipped:
-                raise StoreError(f"sample {index}, which was skipped, can be read now.")
-        valid = np.flatnonzero(known)
+        features, labels, inputs = folder.mapped()
+        if job.cache_key is None:
+            _check_inputs(job, inputs)
+        valid = np.flatnonzero(job.forward.task.known(labels))
         drawn = np.random.default_rng().permutation(valid[1:])[:_AGAIN]
         for index in sorted({*valid[:1].tolist(), *drawn.tolist()}):
             batch = job.samples.read([index])
@@ -296,6 +316,21 @@ def _check_again(job: Job, folder: Folder) -> None:
         raise
 
 
+def _check_inputs(job: Job, kept: Array) -> None:
+    """Read the samples again, and raise where what the model would get of them is not what it got."""
+    n, start = len(kept), 0
+    with bar("Comparing samples", n, "samples", show=job.show_progress, delay=1) as watched:
+        for batch in job.samples.batches(0, n) if n else ():
+            now = contents(batch)
+            stop = start + len(now)
+            if not now.any():
+                raise StoreError(f"the inputs of samples {start} to {stop - 1} cannot be compared. {VOUCH}")
+            if not np.array_equal(now, kept[start:stop]):
+                raise StoreError(f"samples {start} to {stop - 1} have other inputs or labels than before.")
+            start = stop
+            watched.update(len(now))
+
+
 def _fill(job: Job, folder: Folder, path: Path) -> None:
     start = folder.progress.samples
     job.say(job.needs(path, start))
@@ -303,8 +338,8 @@ def _fill(job: Job, folder: Folder, path: Path) -> None:
     kept = "What was done so far is kept and is taken up again. "
     with full_disk(path, kept):
         try:
-            for rows in job.rows(start):
-                folder.append(*rows)
+            for batch in job.rows(start):
+                folder.append(*batch)
                 if time.monotonic() - mark >= CHECKPOINT_SECONDS:
                     folder.checkpoint()
                     mark = time.monotonic()
@@ -314,14 +349,18 @@ def _fill(job: Job, folder: Folder, path: Path) -> None:
 
 
 def _parts(job: Job) -> Parts:
-    """Fingerprint everything the features depend on."""
-    extractor = job.forward.extractor
+    """Fingerprint what the features depend on; of the samples' inputs the first, the others are compared."""
+    extractor, labels = job.forward.extractor, job.samples.known_labels()
+    first = job.samples.read([job.first])
     code = fingerprint.source("whence.features", "whence.data", "whence.model")
     return {
         **store.fingerprint(extractor.model, extractor.layer),
         **({} if extractor.layers is None else {"layers": repr(extractor.layers)}),
-        **job.made_of,
-        **job.samples.prints(),
+        **job.made_of.lines,
+        "number of samples": str(len(job.samples)),
+        "data first inputs": f"digest {bytes(contents(first)[0]).hex()}",
+        **({} if labels is None else {"data labels": f"{labels.dtype} {hashed(labels)}"}),
+        "cache key": str(job.cache_key),
         "dtype": job.forward.dtype.name,
         "autocast": str(job.forward.autocast),
         "batch size": str(job.samples.batch_size),

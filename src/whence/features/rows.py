@@ -6,14 +6,15 @@ file that was cut are then errors that can be handled, where a map would end the
 
 from __future__ import annotations
 
+import copy
 import errno
+import hashlib
 import io
 import os
 import tempfile
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -201,12 +202,34 @@ def blocks(array: npt.NDArray[Any], like: npt.NDArray[Any] | None = None) -> Ite
         yield array[start : start + step]
 
 
-def crc(array: npt.NDArray[Any]) -> int:
-    """CRC-32 of an array's rows."""
-    value = 0
-    for block in blocks(array):
-        value = zlib.crc32(as_bytes(block), value)
-    return value
+class RunningHash:
+    """SHA-256 of rows as they come: of their dtype, their shape but the number of rows, and every byte."""
+
+    def __init__(self, tail: tuple[int, ...], dtype: npt.DTypeLike) -> None:
+        self._hash = hashlib.sha256(f"{np.dtype(dtype).descr} {tail}\n".encode())
+
+    def add(self, rows: npt.NDArray[Any]) -> None:
+        """Add rows."""
+        for block in blocks(rows):
+            self._hash.update(as_bytes(block))
+
+    def copy(self) -> Self:
+        """Return another of the same rows."""
+        other = copy.copy(self)
+        other._hash = self._hash.copy()
+        return other
+
+    @property
+    def value(self) -> str:
+        """The digest of the rows so far."""
+        return self._hash.hexdigest()[:32]
+
+
+def hashed(array: npt.NDArray[Any]) -> str:
+    """SHA-256 of an array's rows, see ``RunningHash``."""
+    running = RunningHash(array.shape[1:], array.dtype)
+    running.add(array)
+    return running.value
 
 
 def as_bytes(array: npt.NDArray[Any]) -> memoryview:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from whence.core import contents, store
-from whence.core.fingerprint import blueprint, comparable, notes, structure, without
+from whence.core.fingerprint import blueprint, comparable, is_counter, settled, structure, without
 from whence.data import NewSamples, Prepare, TrainingSet, as_new
 from whence.data.inputs import as_batch
 from whence.errors import HeadError, ModelError, StoreError
@@ -19,6 +19,7 @@ from whence.model.inputs import check_batch, take, to_model
 from whence.model.layers import Layers
 from whence.model.modules import check_model, one_at_a_time
 from whence.model.passes import Pass
+from whence.model.probe import Probe
 
 
 class BoundModel:
@@ -33,6 +34,8 @@ class BoundModel:
     data
         The training set: what makes the model's inputs of new inputs as it made its own, and the shape of one
         sample. None where that is not known.
+    probe
+        What the model makes of made-up inputs; None where it takes none.
     """
 
     def __init__(
@@ -40,8 +43,9 @@ class BoundModel:
         extractor: Extractor,
         fingerprint: dict[str, str] | None = None,
         data: TrainingSet | None = None,
+        probe: Probe | None = None,
     ) -> None:
-        self.extractor = extractor
+        self.extractor, self.probe = extractor, probe
         self.data = data
         self.fingerprint = fingerprint or _fingerprint(extractor)
         self._glance = store.glance(extractor.model)
@@ -49,11 +53,16 @@ class BoundModel:
 
     @classmethod
     def match(
-        cls, model: nn.Module, fingerprint: dict[str, str] | None, layers: Layers | None = None
+        cls,
+        model: nn.Module,
+        fingerprint: dict[str, str] | None,
+        layers: Layers | None = None,
+        probe: Probe | None = None,
     ) -> Self:
         """Take ``model`` for the one with this fingerprint, or raise StoreError saying what differs.
 
-        ``layers`` are those that its features come from, where they are not the head's alone.
+        ``layers`` are those that its features come from, where they are not the head's alone; ``probe`` is
+        what it made of made-up inputs.
         """
         if fingerprint is None:
             raise StoreError("The explainer was fitted on features, not on a model. Load it without 'model'.")
@@ -80,7 +89,12 @@ class BoundModel:
             if missing := [name for name in layers.names[:-1] if name not in parts]:
                 raise contents.refused(f"'layers' must be the model's, and it has no {missing[0]!r}")
             extractor.layers = layers
-        return cls(extractor, fingerprint)
+        if probe is not None and (how := probe.differs(extractor.model, extractor.layer, layers)):
+            raise StoreError(
+                f"The explainer was fitted on another model: its weights are the same, but {how}. Its code, "
+                "its settings or a hook changed. Load it as it was fitted, or fit again."
+            )
+        return cls(extractor, fingerprint, probe=probe)
 
     @property
     def device(self) -> torch.device:
@@ -123,7 +137,7 @@ class BoundModel:
         except HeadError as error:
             raise error.about(f"test {first + error.row} of 'x'") from None
         if self.extractor.notes is None:  # of a model that was loaded, the first run shows it
-            self.extractor.notes = notes(self._structure, structure(self.extractor.model))
+            self.extractor.notes = settled(self._structure, structure(self.extractor.model))[1]
 
     def batches(self, x: Any, batch_size: int) -> Iterator[Any]:
         """Return a batch of inputs as the model takes it, ``batch_size`` at a time, on the model's device.
@@ -147,9 +161,15 @@ class BoundModel:
         model, written = self.extractor.model, self.extractor.notes or ()
         with one_at_a_time:  # gradients of a checkpoint lend the model other weights for a while
             seen, parts = store.glance(model), structure(model)
-            changed = store.differences(without(self._structure, written), without(parts, written))
+            before, now = without(self._structure.lines, written), without(parts.lines, written)
+            changed = store.differences(before, now)
             if not changed and seen != self._glance:
                 changed = store.differences(*comparable(self.fingerprint, _fingerprint(self.extractor)))
+            # What cannot be read, and what the model writes down but counters, may have changed all the same.
+            noted = [self._structure.lines.get(title, "") for title in written]
+            if not changed and self.probe is not None and (parts.unread or not all(map(is_counter, noted))):
+                layer, layers = self.extractor.layer, self.extractor.layers
+                changed = [how] if (how := self.probe.differs(model, layer, layers)) else []
         if changed:
             raise ModelError(f"The model changed after fitting: {'; '.join(changed)}. Fit again.")
         self._glance = seen

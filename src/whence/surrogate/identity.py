@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 WIDTH = 4
 _KNOWN_BY = 7  # random samples to compare, besides the first
-_SPREAD = 0.1  # tolerance as a share of the distance between samples, above the error of mixed precision
-_ROUNDING = 1e-3  # tolerance as a share of the features' length
+_SPREAD = 0.1  # tolerance as a share of the typical distance of a sample from the middle of all
+_MIXED = 0.05  # most tolerance as a share of a sample's own length, the error of mixed precision
+_ROUNDING = 1e-3  # least tolerance as a share of that length
 
 
 def make_sketch(features: Floats, labels: Array) -> Floats:
@@ -36,7 +37,8 @@ def make_sketch(features: Floats, labels: Array) -> Floats:
 def check_sketch(kept: Floats, known: Mask, features: Floats, rows: Ints, argument: str) -> None:
     """Raise InvalidInputError unless features (n, d) are those of ``rows`` of a sketch (N, 4 + …).
 
-    ``known`` (N,) says which samples the sketch has.
+    ``known`` (N,) says which samples the sketch has. Every sample is compared by its own length, and by a
+    median over all samples, so that a few with large features do not excuse the others.
 
     E (s·δ)² = ‖δ‖² for random signs s, so that sums estimate the distance of features.
     """
@@ -44,9 +46,12 @@ def check_sketch(kept: Floats, known: Mask, features: Floats, rows: Ints, argume
     with np.errstate(invalid="ignore", over="ignore"):  # features may not be finite
         before, now = kept[rows, :WIDTH].astype(np.float64), _sums(features).astype(np.float64)
         apart = np.sqrt(((now - before) ** 2).mean(axis=1))
-    spread = float(np.sqrt(((sums - sums.mean(axis=0)) ** 2).mean())) if len(sums) else 0.0
-    length = np.sqrt((before**2).mean(axis=1))
-    same = apart <= np.maximum(_SPREAD * spread, _ROUNDING * length) + 1e-12  # never so for NaN
+        squares = [np.einsum("ij,ij->i", part, part, dtype=np.float64) for part in blocks(features)]
+        length = np.sqrt(np.concatenate([np.zeros(0), *squares]))
+        from_middle = np.sqrt(((sums - np.median(sums, axis=0)) ** 2).mean(axis=1)) if len(sums) else sums
+    spread = float(np.median(from_middle[from_middle > 0])) if from_middle.any() else 0.0
+    tolerance = np.maximum(np.minimum(_SPREAD * spread, _MIXED * length), _ROUNDING * length)
+    same = np.isfinite(length) & (apart <= tolerance + 1e-12)  # never so for NaN
     other = rows[~same]
     if len(other):
         raise InvalidInputError(
@@ -97,8 +102,9 @@ def check_labels(surrogate: Surrogate, labels: Array, argument: str) -> None:
 def check_data(
     surrogate: Surrogate, data: TrainingSet, model: BoundModel, relabelled: Sequence[int] = ()
 ) -> None:
-    """Raise unless a training set is the one that was fitted, by a check of a few samples.
+    """Raise unless a training set is the fitted one, by all labels and the features of a few samples.
 
+    Labels that the set lists count if it is right about these samples; otherwise all samples are read.
     Samples that were ``relabelled`` since may have any label.
     """
     task = surrogate.task
@@ -110,6 +116,9 @@ def check_data(
     known = data.known_labels()
     if known is not None and np.array_equal(known[rows], batch.labels):
         labels = known.copy()
+    else:
+        for part in data.reading(0, "skip").batches():
+            labels[part.indices] = part.labels
     labels[rows] = batch.labels
     labels[list(relabelled)] = task.blank(1)[0]
     check_labels(surrogate, labels, "data")

@@ -184,12 +184,15 @@ class SurrogateSolver(ABC):
         solver = fingerprint.source(
             "whence.svm", "whence.surrogate.solving", "whence.features.metric", "whence.features.rows"
         )
-        parts |= fingerprint.anatomy(self.task.problem, "problem")
+        problem = fingerprint.Digest()
+        parts["data problem"] = problem.of(self.task.problem)
         parts |= {name: str(value) for name, value in self.task.saved.items()}
         parts["code the solver"] = f"source {solver}"
         title = f"{type(bank.extractor.model).__qualname__}, {len(features):,} × {features.shape[1]}, " + (
             ", ".join(f"{name} {value}" for name, value in options.items())
         )
+        if problem.unread:  # of a task of the user's
+            return now()
         return self._from_cache(Cache(cache_dir).slot("solution", parts), title, now)
 
     def _from_cache(

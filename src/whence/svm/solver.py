@@ -20,8 +20,16 @@ from whence.core.machine import thread_pools
 from whence.errors import ConvergenceWarning, InvalidInputError, warn
 from whence.svm.ascent import Ascent, OutOfTimeError
 from whence.svm.crammer_singer.problem import CrammerSinger
-from whence.svm.passes import Certificate, in_threads
-from whence.svm.problem import Makes, Problem
+from whence.svm.passes import (
+    Certificate,
+    Notes,
+    Parallel,
+    certify,
+    in_threads,
+    look_at_all,
+    most_listed,
+)
+from whence.svm.problem import Losses, Makes, Problem
 
 _THREADS = 1024  # upper limit, more than machines have
 Status = Literal["converged", "time limit", "interrupted", "stalled"]
@@ -182,6 +190,41 @@ def solve(
         lam, weight, certificate.primal, certificate.dual, gap,
         "converged" if gap <= tol else status, n_iter, seconds, asked.C, asked.bias, history,
     )  # fmt: skip
+
+
+def gap_of(
+    features: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    lam: csr_array,
+    *,
+    C: float,
+    n_classes: int | None = None,
+    bias: float | bool = False,
+    problem: Makes = CrammerSinger,
+) -> float:
+    """Return the relative duality gap of a given λ (N, K), unchanged; infinite where it is not feasible.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, y = np.eye(3), np.arange(3)
+    >>> solution = solve(X, y, C=1.0, tol=1e-6)
+    >>> abs(gap_of(X, y, solution.lam, C=1.0) - solution.gap) < 1e-9, gap_of(X, y, 3 * solution.lam, C=1.0)
+    (True, inf)
+    """
+    asked = problem.make(features, labels, n_classes, C, bias)
+    merged, place = asked.merged()
+    given = merge_columns(in_units(lam, asked, -1), place)
+    kept, least = merged.begin(given)
+    merged.complete(kept)
+    if least > C * (1 + 1e-9) or abs(merged.sparse(kept) - given).max() > 1e-9 * C:
+        return float("inf")
+
+    def losses(weight: Doubles) -> Losses:
+        notes = Notes.of(merged)
+        return look_at_all(merged, weight, kept, 0.0, most_listed(merged), notes, Parallel())[1].losses
+
+    return certify(merged, given, Parallel(), losses).gap
 
 
 def warn_of_gap(status: Status, gap: float, tol: float) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from whence.core import contents, store
 from whence.core.cache import Cache
-from whence.core.fingerprint import Digest, source
+from whence.core.fingerprint import key_of, source
 from whence.core.progress import bar
 from whence.errors import StoreError
 from whence_studies.scenes.networks.base import TextInputs
@@ -68,7 +68,7 @@ class Encoder:
                 held[str(path.relative_to(self.folder))] = hashlib.file_digest(file, "sha256").hexdigest()
         return {
             "code of reading": source(*(f"whence_studies.scenes.{module}" for module in _MODULES)),
-            "language model": Digest().of(held),
+            "language model": key_of(held),
             "what is read": f"{self.inputs} {LENGTH}",
         }
 
@@ -92,7 +92,7 @@ class Encoder:
         self._known |= new
         keys = sorted(new)  # as a manifest has them
         arrays, lengths = {"rows": np.concatenate([new[key] for key in keys])}, {k: len(new[k]) for k in keys}
-        slot = self.cache.slot(_KIND, {**self._parts, "texts": Digest().of(keys)})
+        slot = self.cache.slot(_KIND, {**self._parts, "texts": key_of(keys)})
         with slot.locked(), slot.filling(f"{len(new):,} texts as {self.inputs.model} reads them") as folder:
             store.write(folder / "states.safetensors", arrays, {"lengths": lengths})
 

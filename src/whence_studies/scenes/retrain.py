@@ -21,11 +21,10 @@ from whence.core import progress, store
 from whence.core.cache import Cache, Slot
 from whence.core.checks import check_callable, check_flag, check_is, check_seed, shown
 from whence.core.display import displayed
-from whence.core.fingerprint import Digest, source
+from whence.core.fingerprint import Digest, key_of, source
 from whence.data import TrainingSet
 from whence.data.items import split
 from whence.data.sources import Columns
-from whence.data.training_set import choose_samples
 from whence.engine import Engine, Outcome
 from whence.errors import InvalidInputError, StoreError, WhenceError
 from whence_studies.scenes.views import View, view
@@ -190,7 +189,7 @@ def _tasks(
         "code": code_fingerprint(train_fn),
         "whence": source(*_MODULES),
         "config": settings,
-        "weights": Digest().of(kinds),
+        "weights": key_of(kinds),
     }
     tasks: list[_Task] = []
     contents: dict[int, str] = {}
@@ -241,20 +240,19 @@ def code_fingerprint(function: Callable[..., Any]) -> str:
     """Return the fingerprint of a function's code and of what it uses; for a method without its object.
 
     This includes enclosed values, and constants, functions and classes of the user's own modules. The caller
-    passes other dependencies in ``config``.
+    passes other dependencies, such as files that it reads, in ``config``.
     """
     return Digest().of(getattr(function, "__func__", function))
 
 
 def digest_inputs(samples: TrainingSet) -> str:
-    """Return the digest of the inputs: all of them for columns, else a seeded sample of them."""
+    """Return the digest of the inputs of all samples."""
     if isinstance(samples.source, Columns):
-        return Digest().of(samples.source.inputs)
-    n = len(samples.source)
-    return Digest().of([n, *(split(samples.source[i])[0] for i in choose_samples(n))])
+        return key_of(samples.source.inputs)
+    return key_of([key_of(split(samples.source[i])[0]) for i in range(len(samples.source))])
 
 
 def digest_samples(samples: TrainingSet, inputs: str) -> str:
     """Return the digest of samples, labels and marks, given the digest of the inputs."""
     places = np.arange(len(samples)) if samples.places is None else samples.places
-    return Digest().of([inputs, places, samples.every_label(show_progress=False), *map(list, samples.marks)])
+    return key_of([inputs, places, samples.every_label(show_progress=False), *map(list, samples.marks)])

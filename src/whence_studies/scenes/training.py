@@ -20,7 +20,7 @@ from torch.optim.lr_scheduler import OneCycleLR
 from torch.optim.swa_utils import update_bn
 
 from whence.core import contents, store
-from whence.core.fingerprint import Digest, source, structure
+from whence.core.fingerprint import key_of, source, structure
 from whence.core.naming import call_with, import_named
 from whence.core.progress import bar
 from whence.errors import InvalidInputError
@@ -166,7 +166,7 @@ class Trainer:
         model, function = self.build(0), self.recipe.train
         return {
             "recipe": self.recipe.model_dump(exclude={"checkpoints"}),
-            "network": Digest().of([structure(model), dict(model.state_dict())]),
+            "network": key_of([structure(model), dict(model.state_dict())]),
             "train": None if function is None else code_fingerprint(import_named("model.train", function)),
             "code": source(*(f"whence_studies.scenes.{module}" for module in _MODULES)),
         }

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from whence.core.arrays import Ints, Mask
 from whence.core.cache import Cache
-from whence.core.fingerprint import Digest
+from whence.core.fingerprint import key_of
 from whence.core.naming import call_with
 from whence.errors import InvalidInputError, StoreError
 from whence.features import FeatureBank, extract
@@ -238,7 +238,7 @@ class Workshop:
         seed, n = self.seed + _APART * model, trainer.recipe.checkpoints
         parts = {
             "training": json.dumps(trainer.config, sort_keys=True),
-            "data": Digest().of([inputs, labels]),
+            "data": key_of([inputs, labels]),
             "n_classes": str(trainer.n_classes),
             "seed": str(seed),
             "checkpoints": str(n),

@@ -285,7 +285,7 @@ def _first_costs(rows: list[Row]) -> list[Row]:
 
 
 def _own_code(protocol: Protocol) -> str:
-    """Return the digest of the data source, the network and the training, which may be the user's own."""
+    """Return the digest of the code of the data source, the network and the training, which may be own."""
     name, train = protocol.data.name, protocol.model.train
     data = SOURCES.get(name) if name in SOURCES else import_named("data.name", name)
     network = networks.find(protocol.model.name)

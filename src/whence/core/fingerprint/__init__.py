@@ -1,7 +1,26 @@
-"""Fingerprints of values, code, models and data sets. No pickle."""
+"""Fingerprints of values, code and models. What cannot be read completely is named. No pickle."""
 
-from whence.core.fingerprint.anatomy import anatomy, blueprint, comparable, notes, structure, without
+from whence.core.fingerprint.anatomy import (
+    Description,
+    blueprint,
+    comparable,
+    is_counter,
+    settled,
+    structure,
+    without,
+)
 from whence.core.fingerprint.code import source
-from whence.core.fingerprint.digest import Digest
+from whence.core.fingerprint.digest import Digest, key_of
 
-__all__ = ["Digest", "anatomy", "blueprint", "comparable", "notes", "source", "structure", "without"]
+__all__ = [
+    "Description",
+    "Digest",
+    "blueprint",
+    "comparable",
+    "is_counter",
+    "key_of",
+    "settled",
+    "source",
+    "structure",
+    "without",
+]
