@@ -127,7 +127,7 @@ class Probe:
         rows = features.detach().double().cpu().numpy()
         if len(rows) != _ROWS:
             raise ValueError(f"{len(rows)} rows for {_ROWS} inputs")
-        return np.linalg.norm(rows, axis=1), rows @ _signs(rows.shape[1])
+        return np.sqrt((rows**2).sum(axis=1)), rows @ _signs(rows.shape[1])
 
 
 def _signs(width: int) -> Doubles:
