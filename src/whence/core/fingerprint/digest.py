@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import marshal
+import sys
 import threading
 import types
 import uuid
@@ -218,7 +219,10 @@ class Digest:
         if isinstance(made, str):
             self._say(f"name {made}")
             return
-        self.add([part if i < 3 or part is None else list(part) for i, part in enumerate(made)])
+        parts = [part if i < 3 or part is None else list(part) for i, part in enumerate(made)]
+        if len(parts) > 2 and isinstance(parts[2], dict):
+            parts[2] = {name: part for name, part in parts[2].items() if name not in _BY_PROCESS}
+        self.add(parts)
         if code.is_own(type(value)):
             self.add(state(value))
 
@@ -255,7 +259,9 @@ class Digest:
             name = thing.__globals__.get("__name__")
         else:
             name = thing.__name__ if isinstance(thing, types.ModuleType) else thing.__module__
-        self.packages.add(name.partition(".")[0] if isinstance(name, str) else "builtins")
+        package = name.partition(".")[0] if isinstance(name, str) else "builtins"
+        if package in sys.modules:  # cython's own types name a module that is none, with its version
+            self.packages.add(package)
         return False
 
     def _say(self, text: str) -> None:
