@@ -136,4 +136,5 @@ def _signs(width: int) -> Doubles:
     """Return fixed signs (width, 16): E (s·δ)² = ‖δ‖²."""
     n = width * _SUMS
     bits = np.unpackbits(np.frombuffer(hashlib.shake_256(b"probe").digest(-(-n // 8)), np.uint8))[:n]
-    return 1.0 - 2.0 * bits.reshape(width, _SUMS)
+    signs: Doubles = 1.0 - 2.0 * bits.reshape(width, _SUMS)
+    return signs
