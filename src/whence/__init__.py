@@ -21,6 +21,7 @@ from whence.errors import (
 )
 
 if TYPE_CHECKING:
+    from whence.attribution.halves import train_halves
     from whence.explanation import Explanations
     from whence.methods import DualDA, Effects, Ensemble, OneClass, load
 
@@ -45,6 +46,7 @@ __all__ = [
     "explain",
     "load",
     "register",
+    "train_halves",
 ]
 
 
@@ -126,6 +128,8 @@ def __getattr__(name: str) -> Any:
     """Import what takes time when it is first used: the command line answers, and can be stopped, before."""
     if name in ("DualDA", "Effects", "Ensemble", "OneClass", "load"):
         return getattr(import_module("whence.methods"), name)
+    if name == "train_halves":
+        return import_module("whence.attribution.halves").train_halves
     if not name.startswith("_"):
         try:
             return import_module(f"whence.{name}")

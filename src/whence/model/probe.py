@@ -136,5 +136,4 @@ def _signs(width: int) -> Doubles:
     """Return fixed signs (width, 16): E (s·δ)² = ‖δ‖²."""
     n = width * _SUMS
     bits = np.unpackbits(np.frombuffer(hashlib.shake_256(b"probe").digest(-(-n // 8)), np.uint8))[:n]
-    signs: Doubles = 1.0 - 2.0 * bits.reshape(width, _SUMS)
-    return signs
+    return (1.0 - 2.0 * bits.reshape(width, _SUMS)).astype(np.float64)
