@@ -124,10 +124,11 @@ class Probe:
             inputs = made[""] if self.form == "tensor" else tuple(made.values())
         with evaluating(model):
             features = Extractor(model, layer, layers=layers).forward(to_model(model, inputs))
-        rows = features.detach().double().cpu().numpy()
+        rows: Doubles = features.detach().double().cpu().numpy()
         if len(rows) != _ROWS:
             raise ValueError(f"{len(rows)} rows for {_ROWS} inputs")
-        return np.sqrt((rows**2).sum(axis=1)), rows @ _signs(rows.shape[1])
+        lengths: Doubles = np.linalg.norm(rows, axis=1).astype(np.float64)
+        return lengths, rows @ _signs(rows.shape[1])
 
 
 def _signs(width: int) -> Doubles:

@@ -199,7 +199,7 @@ def gap_of(
     *,
     C: float,
     n_classes: int | None = None,
-    bias: float | bool = False,
+    bias: bool | float = True,
     problem: Makes = CrammerSinger,
 ) -> float:
     """Return the relative duality gap of a given λ (N, K), unchanged; infinite where it is not feasible.
