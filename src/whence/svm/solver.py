@@ -199,7 +199,7 @@ def gap_of(
     *,
     C: float,
     n_classes: int | None = None,
-    bias: float | bool = False,
+    bias: bool | float = True,
     problem: Makes = CrammerSinger,
 ) -> float:
     """Return the relative duality gap of a given λ (N, K), unchanged; infinite where it is not feasible.
@@ -209,7 +209,7 @@ def gap_of(
     >>> import numpy as np
     >>> X, y = np.eye(3), np.arange(3)
     >>> solution = solve(X, y, C=1.0, tol=1e-6)
-    >>> gap_of(X, y, solution.lam, C=1.0) < 1e-6, gap_of(X, y, 3 * solution.lam, C=1.0)
+    >>> abs(gap_of(X, y, solution.lam, C=1.0) - solution.gap) < 1e-9, gap_of(X, y, 3 * solution.lam, C=1.0)
     (True, inf)
     """
     asked = problem.make(features, labels, n_classes, C, bias)

@@ -307,8 +307,6 @@ def version(package: str) -> str | None:
     """Return the version of an installed package, which represents its code; None if it has none."""
     if package in sys.stdlib_module_names or package == "builtins":
         return sys.version.split()[0]
-    if package.startswith("_cython_"):  # types that compiled packages share; the name is the version
-        return package
     known = getattr(sys.modules.get(package), "__version__", None)
     if known is None:
         try:

@@ -260,7 +260,8 @@ class Digest:
         else:
             name = thing.__name__ if isinstance(thing, types.ModuleType) else thing.__module__
         package = name.partition(".")[0] if isinstance(name, str) else "builtins"
-        if package in sys.modules:  # cython's own types name a module that is none, with its version
+        # Types that cython makes name a module that no file is behind, with its version.
+        if getattr(sys.modules.get(package), "__spec__", None) is not None:
             self.packages.add(package)
         return False
 
