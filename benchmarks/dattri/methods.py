@@ -52,12 +52,6 @@ ROWS = {
         Row("Effects, last layer", "effects", {**LOG_PROB, "layers": "last"}, kinds=("mlp",)),
         Row("Effects, 5 models", "effects", LOG_PROB, models=5, kinds=("mlp",)),
         Row("Effects, tangent", "effects", {**LOG_PROB, "layers": "tangent"}, kinds=("mlp",)),
-        Row(
-            "effects",
-            {**LOG_PROB, "layers": "tangent"},
-            models=5,
-            kinds=("mlp",),
-        ),
         Row("EK-FAC", "ekfac", grid={"damping": DAMPING}),
         Row("Influence, last layer", "influence", grid={"damping": DAMPING}),
         Row("Arnoldi", "arnoldi", {"params": "all"}, grid={"damping": DAMPING[1:]}),
