@@ -153,6 +153,15 @@ def test_features_of_several_layers_go_through_all_commands(place: Path) -> None
     assert "'layers' must be left out" in refused(fit("--method", "graddot", "--layers", "all"))
 
 
+def test_features_of_gradients_go_through_commands_without_maps(place: Path) -> None:
+    named = ("--model", "my_module:deep", "--test", "my_module:test", "--method", "effects")
+    found = facts(fit(*named, "--layers", "tangent"))
+    assert re.fullmatch(r"'tangent' [1-9]\d+, '4' 8", found["Layers"])
+    run("attribute", "x.whence", "--tests", "0,3")
+    run("info", "x.whence")
+    assert "relevance maps" in refused(run("explain", "x.whence", "--tests", "0", "--out", "why"))
+
+
 def test_a_file_that_names_the_bank_is_read_by_other_commands(place: Path) -> None:
     facts(fit("--test", "my_module:test", "--C", "0.1"))
     asked = "attribute", "x.whence", "--trust", "--tests", "0-3", "--json"

@@ -224,7 +224,7 @@ def describe(attributor: Any) -> list[str]:
     outputs = "one logit of two classes" if task.paired else counted(n_outputs, task.output, task.outputs)
     lines = [f"Head         {extractor.layer!r}, {width} features to {outputs}"]
     if layers is not None:
-        parts = zip(layers.names, layers.widths, strict=True)
+        parts = zip(layers.places, layers.widths, strict=True)
         lines.append("Layers       " + ", ".join(f"{name!r} {width:,}" for name, width in parts))
     lines.append(
         f"Features     {n - len(skipped):,} rows × {d}, {origins['features']}, {seconds['features']:.1f} s"
