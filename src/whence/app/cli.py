@@ -316,7 +316,7 @@ def lds(
     seed: Annotated[int, opt("Seed of the bootstrap.", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
-    """Judge scores by networks that were retrained on subsets of the data.
+    """Judge scores by networks retrained on subsets of the data.
 
     Print the linear datamodelling score of each file, with its standard error and interval.
 
