@@ -181,6 +181,7 @@ REFUSE = {
 }
 NAN = {
     "data.as_training_set",
+    "train_halves",  # as the user trains
     "features.as_float32",
     "studies.sparsity_curve",
     # views and batches hold the user's own inputs, whatever they are

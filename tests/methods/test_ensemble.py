@@ -56,17 +56,20 @@ def test_every_model_runs_once_per_test() -> None:
     for m, model in enumerate(models):
         model.register_forward_pre_hook(lambda _, inputs, m=m: rows.append((m, len(inputs[0]))))
     ensemble = Ensemble(whence.DualDA(C=0.1, show_progress=False)).fit(models, (x, y))
-    rows.clear()
+
+    def passes() -> list[tuple[int, int]]:
+        """Return the passes, but those of four made-up inputs: a hook's list may change what a model does."""
+        found = [row for row in sorted(rows) if row[1] != 4]
+        rows.clear()
+        return found
+
+    passes()
     ensemble.top_k(tests[:1])
-    made_up = [(0, 4), (1, 4)]  # since the list of each hook may be what its model depends on
-    assert sorted(rows) == sorted([(0, 1), (1, 1), *made_up])
-    rows.clear()
-    why = ensemble.explain(tests[:1], k=2)[0]
+    assert passes() == [(0, 1), (1, 1)]
+    why = ensemble.explain(tests[:1], k=3)[0]
     n = len(why.pairs)
-    assert n > 1
-    assert sorted(rows) == sorted(
-        [(0, 1), (0, n), (1, 1), (1, n), *made_up]
-    )  # the test, and its training samples in a batch
+    assert n > 4
+    assert passes() == [(0, 1), (0, n), (1, 1), (1, n)]  # the test, and its training samples in a batch
 
 
 def test_one_member_keeps_signs_and_order() -> None:

@@ -29,6 +29,7 @@ from whence.core.checks import (
 from whence.core.files import replacing
 from whence.core.fingerprint import Digest
 from whence.core.progress import bar
+from whence.data import as_training_set
 from whence.engine import Engine
 from whence.errors import InvalidInputError, ModelError, StoreError
 
@@ -164,15 +165,13 @@ def _half(data: Any, rows: Ints) -> Any:
 
 def _length(data: Any) -> int:
     """Return the number of samples, or raise where halves cannot be taken of the data."""
-    parts = data if isinstance(data, tuple) else (data,)
-    lengths = {len(part) for part in parts if hasattr(part, "__len__")}
-    fits = all(isinstance(part, Tensor | np.ndarray) for part in parts) or not isinstance(data, tuple)
-    if len(lengths) != 1 or not fits:
+    n = len(as_training_set(data))
+    arrays = isinstance(data, tuple) and all(isinstance(part, Tensor | np.ndarray) for part in data)
+    if not arrays and (isinstance(data, tuple) or not hasattr(data, "__getitem__") or isinstance(data, str)):
         raise InvalidInputError(
             "'data' must be a tuple of tensors or arrays with as many rows, a datasets.Dataset, or a "
             f"map-style Dataset. Got {shown(data)}."
         )
-    (n,) = lengths
     check_that(n >= 2, "data", "have at least 2 samples", n)
     return n
 
