@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import whence
 from tests.adversarial import models
 from tests.adversarial.models import BLIND, CHANGES, Net
-from tests.adversarial.test_reuse import arrays
+from tests.adversarial.test_reuse import arrays, plain
 from whence.core import store
 from whence.errors import ModelError, StoreError
 
@@ -54,6 +54,19 @@ def test_load_without_data_refuses_a_changed_model(tmp_path: Path, name: str) ->
     change(model)
     with pytest.raises(StoreError, match="The explainer was fitted on another model"):
         whence.load(tmp_path / "x.whence", model)
+
+
+@pytest.mark.parametrize("changed", [0, 1])
+def test_every_model_of_an_ensemble_is_checked(changed: int) -> None:
+    networks = [plain(), plain()]
+    dualda = whence.DualDA(C=1e-2, tol=1e-2, show_progress=False)
+    x, y = arrays()
+    ensemble = whence.Ensemble(dualda, show_progress=False).fit(networks, (x[:60], y[:60]))
+    ensemble.explain(X[:1], k=1, novelty=False)
+    networks[changed].register_forward_hook(lambda module, inputs, output: -output)
+    for ask in (ensemble.attribute, ensemble.top_k, lambda x: ensemble.explain(x, k=1, novelty=False)):
+        with pytest.raises(ModelError, match="The model changed after fitting"):
+            ask(X[:1])
 
 
 @pytest.mark.parametrize("shape", [(16, 2042), (16, 1021), (7, 8), (4096, 3), (64, 4096)])

@@ -59,6 +59,8 @@ def explain(
         novelty = fitted.novelty
     compared = None if novelty is False else novelty
     explainer = make_explainer(fitted, k, method, compared, check_relative(fitted, relative, default=True))
+    for member in fitted.members[1:]:  # the first one's is checked where inputs are read
+        member.fitted_.require_model().check_unchanged()
     batches = explainer.model.batches(x, 1) if features is None else x.split(1)
     tests = bar("Explaining", n, "tests", parts=batches, show=fitted.show_progress, leave=n >= 4)
     numbered = zip(range(n), tests, wanted, truths, rivals, strict=True)
