@@ -1,12 +1,16 @@
-"""Nothing computes for a page elsewhere: neither by another name of this machine, nor without the header."""
+"""Nothing computes for a page elsewhere, by another name or without the header; nobody queues without end."""
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from tests.helpers.explored import connect, picture_project
+from whence.ui import routes
 from whence.ui.explorer import Explorer
 from whence.ui.server import LOOPBACK, create_app
 
@@ -88,3 +92,40 @@ def test_other_names_are_refused(named: Any, name: str) -> None:
 @pytest.mark.parametrize("host", OURS)
 def test_names_of_this_machine_are_taken(named: Any, host: str) -> None:
     assert named.get("/", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "solver", "body"),
+    [
+        ("/api/whatif", "what_if", {"test": 0, "remove": [1]}),
+        ("/api/whatif/tests", "what_changes", {"remove": [1]}),
+    ],
+)
+def test_what_ifs_are_queued_with_a_limit(
+    client: Any, monkeypatch: pytest.MonkeyPatch, path: str, solver: str, body: dict[str, Any]
+) -> None:
+    ask, more, end = threading.Semaphore(0), 16, threading.Event()
+
+    def solve(*asked: Any) -> dict[str, Any]:
+        ask.release()
+        end.wait(20)
+        raise RuntimeError("failed")  # whose place is free again
+
+    monkeypatch.setattr(routes, solver, solve)
+    with ThreadPoolExecutor(24) as pool:
+        answers = [pool.submit(client.post, path, json=body) for _ in range(routes.MOST_WAITING + more)]
+        for _ in range(routes.MOST_WAITING):
+            assert ask.acquire(timeout=10)
+        until = time.monotonic() + 10
+        while sum(answer.done() for answer in answers) < more and time.monotonic() < until:
+            time.sleep(0.01)
+        refused = [answer.result() for answer in answers if answer.done()]
+        end.set()
+    assert len(refused) == more
+    assert {answer.status_code for answer in refused} == {503}
+    assert "Ask again" in refused[0].json()["detail"]
+    assert (
+        sorted(answer.result().status_code for answer in answers)[: routes.MOST_WAITING]
+        == [200] * routes.MOST_WAITING
+    )
+    assert "failed" in client.post(path, json=body).text
