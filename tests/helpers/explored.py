@@ -168,7 +168,7 @@ def connect(explorer: Any, **options: Any) -> Any:
     from whence.ui.server import create_app
 
     app = create_app(explorer, hosts=("127.0.0.1",), **options)
-    return TestClient(app, base_url="http://127.0.0.1:8000", raise_server_exceptions=False)
+    return TestClient(app, base_url="http://127.0.0.1:8000", headers=POST, raise_server_exceptions=False)
 
 
 def get(client: Any, path: str) -> Any:

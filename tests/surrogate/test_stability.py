@@ -59,6 +59,10 @@ def test_other_features_and_numbers_are_refused(explainer: DualDA) -> None:
         explainer.stability(np.ones((45, 10), np.float32))
     with pytest.raises(InvalidInputError, match="'halves' must be"):
         explainer.stability(halves=0)
+    with pytest.raises(
+        InvalidInputError, match="'halves' must be an integer of at least 1 and at most 1,000"
+    ):
+        explainer.stability(halves=10**6)
 
 
 def test_a_test_is_read_once(explainer: DualDA) -> None:

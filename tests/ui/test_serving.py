@@ -26,7 +26,7 @@ from torch.utils.data import TensorDataset
 from typer.testing import CliRunner
 
 from tests.helpers.commands import place_of
-from tests.helpers.explored import M, N, network, picture_project, pictures
+from tests.helpers.explored import POST, M, N, network, picture_project, pictures
 from whence import DualDA, engine
 from whence.app import cli
 from whence.core.naming import import_named
@@ -66,6 +66,10 @@ def test_the_address_carries_the_token() -> None:
     with listen("127.0.0.1", 0, "word & more words") as listener:
         port = listener.getsockname()[1]
         assert address(listener, "word & more words") == f"http://127.0.0.1:{port}/?token=word+%26+more+words"
+
+
+def asked(url: str) -> urllib.request.Request:
+    return urllib.request.Request(url, headers=POST)
 
 
 def app() -> FastAPI:
@@ -266,12 +270,12 @@ def test_python_serves_what_it_fitted_and_what_it_explained(monkeypatch: pytest.
     )
     for number, (serve, expected) in enumerate(cases):
         live = serve()
-        info = json.load(urllib.request.urlopen(f"{live.url}api/info"))
+        info = json.load(urllib.request.urlopen(asked(f"{live.url}api/info")))
         assert {name: info[name] for name in expected} == expected
         assert len(opened) == min(number + 1, len(cases) - 1)
         assert live.url.startswith("http://127.0.0.1:")
         if number == 2:  # what needs labels has none to show
-            rows = json.load(urllib.request.urlopen(f"{live.url}api/tests"))["rows"]
+            rows = json.load(urllib.request.urlopen(asked(f"{live.url}api/tests")))["rows"]
             assert {row["verdict"]["truth"] for row in rows} == {row["truth"] for row in rows} == {None}
         live.close()
         with pytest.raises(OSError, match="refused"):

@@ -33,7 +33,7 @@ def explainer() -> DualDA:
 def connect(explainer: DualDA, tests: Any = None, **options: Any) -> Any:
     project = Project(Path("words.whence"), Configuration("my:model", "my:data"), explainer, tests)
     app = create_app(Explorer(project), hosts=("testserver",), **options)
-    return testclient.TestClient(app, raise_server_exceptions=False)
+    return testclient.TestClient(app, headers={"x-whence": "1"}, raise_server_exceptions=False)
 
 
 @pytest.fixture(scope="module")

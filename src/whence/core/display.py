@@ -27,7 +27,7 @@ _LONGEST = 40  # letters of a value on a line
 _WHOLE = 240  # and in a table
 _LINE = "border-bottom: 1px solid rgba(128, 128, 128, 0.35)"
 _NUMBER = re.compile(r"[+−]?[\d,.]+(e[+−]?\d+)?|–")
-_FORMULA = re.compile(r"[=+\-@\t\r]")
+_FORMULA = re.compile(r"[\t\r]|[\s\ufeff\u200b\u2060\0]*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 _CELL = "padding: 0.15em 0.8em; text-align: left; vertical-align: top; max-width: 40em"
 
 

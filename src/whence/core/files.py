@@ -121,8 +121,8 @@ def sweep(folder: Path) -> None:
 def to_csv(columns: Columns, path: str | os.PathLike[str]) -> None:
     """Write a CSV file; lists are separated by spaces.
 
-    A text that begins with =, +, -, @, a tab or a carriage return gets a ' before it: spreadsheets would take
-    it for a formula, and run it.
+    A text that begins with =, +, - or @, also after blanks or a byte order mark, or with a tab or a carriage
+    return gets a ' before it: spreadsheets would take it for a formula, and run it.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text)

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
-from typing import Any, Literal
+from types import FrameType, TracebackType
+from typing import Any, Literal, Self
 
 import numpy as np
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from whence.core.arrays import Array, Ints
 from whence.core.display import displayed
-from whence.errors import InvalidInputError, SampleError, WhenceError
+from whence.errors import InvalidInputError, SampleError, WhenceError, WorkerError
 
 OnError = Literal["raise", "skip"]
 Collate = Callable[[list[Any], list[int]], tuple[Any, Array]]
 """Makes the model's inputs and the labels (B, …) of samples and their places; of none, labels only."""
+
+_AHEAD = 2  # batches that a process reads ahead
+_DIED = "DataLoader worker (pid"  # how torch's error begins
 
 
 @displayed()
@@ -92,8 +97,34 @@ class Reader(Dataset[_Read]):
             collate_fn=_unchanged,
             worker_init_fn=partial(_start, self.workers.first),
             multiprocessing_context=self.workers.context,
+            prefetch_factor=_AHEAD,
         )
-        yield from map(self._checked, loader)
+        reads, read_so_far, died = iter(loader), 0, ""
+        with _Alarm() as alarm:
+            try:
+                while read_so_far < len(places):
+                    try:
+                        with alarm.heard():
+                            read = next(reads)
+                    except (RuntimeError, ConnectionError, EOFError) as error:
+                        broke = not isinstance(error, RuntimeError) and not str(error).startswith("Caught ")
+                        if not broke and not str(error).startswith(_DIED):
+                            raise
+                        # A process that dies while it hands over a batch only breaks the connection.
+                        died = str(error).strip().rstrip(".") or type(error).__name__
+                        break
+                    read_so_far += 1
+                    yield self._checked(read)
+            finally:
+                del reads  # ends the other processes, now
+                alarm.drain()
+        if died:
+            ahead = places[read_so_far:][: _AHEAD * self.workers.number]
+            raise WorkerError(
+                f"A process that reads 'data' died while samples {ahead[0][0]} to {ahead[-1][-1]} were being "
+                f"read: {died}. Give it more memory, pass a smaller num_workers, or read with num_workers=0, "
+                "where the sample's own error shows."
+            )
 
     def __getitem__(self, places: Sequence[int]) -> _Read:
         """Read samples, and make a batch of those that could be read."""
@@ -123,6 +154,54 @@ class Reader(Dataset[_Read]):
             raise InvalidInputError(batch.message)
         inputs, labels = batch
         return Batch(inputs, labels, np.array(indices, np.int64), tuple(index for index, _ in failures))
+
+
+class _Alarm:
+    """Hears of dead processes only while a batch is waited for.
+
+    torch's handler of the signal raises in whatever the main thread runs, which may be the model, or the
+    interpreter's own clean-up. Without it, torch finds dead processes every few seconds.
+    """
+
+    def __init__(self) -> None:
+        on_main = threading.current_thread() is threading.main_thread()
+        self._set = on_main and hasattr(signal, "SIGCHLD")
+        self._waits, self._missed = False, False
+
+    def __enter__(self) -> Self:
+        if self._set:
+            self._then = signal.signal(signal.SIGCHLD, self._hear)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._set and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGCHLD, self._then)
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Raise torch's error for processes that died before or die now."""
+        self._waits = True
+        try:
+            if self._missed:
+                self._hear(signal.SIGCHLD, None)
+            yield
+        finally:
+            self._waits = self._missed = False
+
+    def drain(self) -> None:
+        """Let torch forget the dead, of whom it would speak when another process ends."""
+        if self._set:
+            self._hear(signal.SIGCHLD, None)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if not callable(self._then):
+            return
+        try:
+            self._then(number, frame)
+        except RuntimeError as error:
+            if self._waits or not str(error).startswith(_DIED):
+                raise
+            self._missed = True
 
 
 def _unchanged(read: Any) -> Any:

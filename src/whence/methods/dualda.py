@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from whence.surrogate.stability import Stability
 
 
+_MOST_HALVES = 1_000
+
+
 @register
 @dataclass(eq=False)
 class DualDA(Attributor):
@@ -379,7 +382,7 @@ class DualDA(Attributor):
         features : (train, d)
             Of all training samples, or a FeatureBank; None has the model compute them from its training set.
         halves
-            How often the training set is divided.
+            How often the training set is divided, at most 1,000 times.
 
         Examples
         --------
@@ -396,7 +399,7 @@ class DualDA(Attributor):
 
         fitted = self._check_fitted()
         fitted.task.require_classes("An explainer whose stability is asked for")
-        halves = check_count("halves", halves)
+        halves = check_count("halves", halves, 1, _MOST_HALVES)
 
         def read_tests(x: Any, target: Any, given: Any) -> tuple[Tensor, Tensor]:
             tests = self._tests(x, target, given)

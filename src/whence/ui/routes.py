@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import torch
-from fastapi import Depends, FastAPI, Query, Request
+from fastapi import Depends, FastAPI, HTTPException, Query, Request
 from fastapi.responses import StreamingResponse
 
 from whence.core.naming import optional_import
@@ -21,7 +22,11 @@ from whence.ui.classes import classes, compare, gallery
 from whence.ui.explorer import Explorer
 from whence.ui.requests import Answer, Changes, Other, Paged, Wanted, WantedTraining, WhatIfRequest
 
+Result = TypeVar("Result")
+
 MOST_PAIRS = 50
+MOST_WAITING = 8
+"""What-ifs that are solved or wait for it at once."""
 MOST_PIXELS = 16_000_000
 """The largest picture that is decoded."""
 MOST_LETTERS = 20_000
@@ -121,15 +126,17 @@ def _training(app: FastAPI, explorer: Explorer) -> None:
 
 
 def _solved(app: FastAPI, explorer: Explorer) -> None:
+    waiting = threading.BoundedSemaphore(MOST_WAITING)
+
     @app.post("/api/whatif")
     def one_test(question: WhatIfRequest) -> StreamingResponse:
         """Re-solve the surrogate with changes, for one test; JSON lines: progress, then the answer."""
-        return _answered(Run(lambda: what_if(explorer, question)))
+        return _answered(_queued(waiting, lambda: what_if(explorer, question)))
 
     @app.post("/api/whatif/tests")
     def all_tests(changes: Changes) -> StreamingResponse:
         """Re-solve the surrogate with changes, for all tests; JSON lines: progress, then changed tests."""
-        return _answered(Run(lambda: what_changes(explorer, changes)))
+        return _answered(_queued(waiting, lambda: what_changes(explorer, changes)))
 
     @app.post("/api/path")
     def path(
@@ -172,6 +179,23 @@ def _solved(app: FastAPI, explorer: Explorer) -> None:
     def stop() -> None:
         """Stop fitting effects at the next step; requests that wait for them get an error."""
         explorer.solved.effects.stop()
+
+
+def _queued(waiting: threading.BoundedSemaphore, work: Callable[[], Result]) -> Run[Result]:
+    """Start work unless as much as allowed is under way; its place is free when it ends, whoever listens."""
+    if not waiting.acquire(blocking=False):
+        raise HTTPException(
+            503,
+            f"{MOST_WAITING} questions of what if are being solved or wait. Ask again when one has ended.",
+        )
+
+    def freed() -> Result:
+        try:
+            return work()
+        finally:
+            waiting.release()
+
+    return Run(freed)
 
 
 def _answered(run: Run[Any], data: Callable[[Any], Any] = lambda result: result) -> StreamingResponse:

@@ -120,16 +120,18 @@ def create_app(explorer: Explorer, *, hosts: tuple[str, ...], token: str | None 
 
 def _refusal(request: Request, hosts: tuple[str, ...], token: str | None) -> Response | None:
     """Say why a request is not taken; None where it is."""
-    host = re.sub(r":\d+$", "", request.headers.get("host") or "").strip("[]")
-    if token is None and host not in hosts:
+    names = "|".join(re.escape(f"[{host}]" if ":" in host else host) for host in hosts)
+    # Any port: the address may be forwarded from another one.
+    if token is None and not re.fullmatch(f"({names})(:[0-9]{{1,5}})?", request.headers.get("host", "")):
         return _detail("This address is not served here.", 421)
     if token is not None and not _knows(request, token):
         return _detail("Open the address that 'whence serve' printed.", 401)
-    if request.method != "POST":
-        return None
-    if request.headers.get("x-whence") != "1":
+    computes = request.method == "POST" or request.url.path.startswith("/api/")
+    if computes and request.headers.get("x-whence") != "1":
         # A page elsewhere cannot send this header without being asked first, which is refused.
         return _detail("Requests must carry the header X-Whence: 1.", 403)
+    if request.method != "POST":
+        return None
     size = request.headers.get("content-length", "")
     if not size.isdecimal():
         return _detail("Requests must state their length.", 411)
