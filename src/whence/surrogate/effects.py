@@ -7,6 +7,7 @@ derivative by the logits is s then changes by −(s ⊗ f(x))ᵀ H⁻¹ (λ_i �
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -57,6 +58,7 @@ def _others(logits: Tensor, columns: Tensor) -> Tensor:
     return logits.scatter(1, columns, -torch.inf)
 
 
+_RANGE = 1e12  # sizes of features up to which products are taken in their own units
 _HELD = 1 << 23  # numbers of right-hand sides in memory at a time
 _PRODUCTS = 1 << 22  # products of samples and answers in memory at a time
 _KEPT = 1 << 26  # bytes of answers that are kept
@@ -243,13 +245,19 @@ class EffectScorer:
 
     def _effects(self, features: Tensor, targets: Tensor) -> Tensor:
         """Compute effects (B, S) on tests with features (B, d), in the precision of the features."""
-        vectors = self.extended(self.surrogate.vectors)
-        lam = self.coefficients(slice(None)).to(vectors).T
+        vectors, unit = self.extended(self.surrogate.vectors), 1.0
+        length = float(torch.linalg.vector_norm(vectors, dtype=torch.float64)) / len(vectors) ** 0.5
+        if not 1 / _RANGE < length < _RANGE:  # λ, or products of features, would leave the range of float32
+            unit = 2.0 ** math.frexp(length)[1]
+            vectors = vectors / unit
+        lam = (self.coefficients(slice(None)) * unit**2).to(vectors).T
         K, D = len(lam), vectors.shape[1]
         read = self.surrogate.stored.transform(features)
         out = vectors.new_empty(len(read), len(vectors))
         for tests in _parts(len(read), _HELD // (K * D)):
-            answers = self.answers(read[tests], targets[tests]).to(vectors).reshape(-1, D)  # (b·K, D)
+            answers = (
+                (self.answers(read[tests], targets[tests]) / unit).to(vectors).reshape(-1, D)
+            )  # (b·K, D)
             for part in _parts(len(vectors), _PRODUCTS // len(answers)):
                 logits = (answers @ vectors[part].T).reshape(-1, K, part.stop - part.start)
                 out[tests, part] = logits.mul_(lam[:, part]).sum(1)

@@ -17,6 +17,7 @@ from whence.features.metric import FeatureMap
 from whence.features.rows import fits, mapped
 
 _ERROR = 1e-4  # error of a sum of scores, relative to margins of 1, above which float64 is used
+_RANGE = 1e30  # sizes of λ and of products up to which float32 has no overflow
 _BLOCK = 1 << 22  # scores per block, so that memory does not grow with the number of tests
 _BLOCK_BYTES = 1 << 25  # bytes of rows read from a memory map at a time
 
@@ -200,7 +201,9 @@ class Expansion:
         lengths = np.sqrt(squares + self.square)
         # Σ_i |λ_ic| ‖f_i‖ ‖f(x)‖ bounds the summands for a test as long as the vectors.
         added = float(np.max(abs(columns).T @ lengths)) * float(np.sqrt(np.mean(lengths**2)))
-        return torch.float64 if added * torch.finfo(torch.float32).eps > _ERROR else dtype
+        coarse = added * torch.finfo(torch.float32).eps > _ERROR
+        sizes = float(np.abs(columns.data).max()), float(np.mean(lengths**2))  # of λ and of products
+        return torch.float64 if coarse or not all(1 / _RANGE < size < _RANGE for size in sizes) else dtype
 
     def dense(
         self, tests: Tensor, target: Tensor, against: Tensor | None = None, relative: bool = False
