@@ -112,8 +112,8 @@ def comparable(saved: Mapping[str, str], now: Mapping[str, str]) -> tuple[Lines,
 def settled(before: Description, after: Description) -> tuple[Description, frozenset[str]]:
     """Return a description after a run without the lines that the run changed, and the names of these.
 
-    A whole number that changed is a counter. Anything else, such as a tensor that the model keeps, cannot be
-    told from a part of the model, and is noted as unread.
+    A whole number that changed is a counter. Anything else, such as a tensor that the model keeps, may be
+    a part of the model, and is noted as unread.
     """
     changed = {title for title, _ in before.lines.items() ^ after.lines.items()}
     lines = (before.lines, after.lines)
