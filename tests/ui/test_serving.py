@@ -231,7 +231,10 @@ def test_an_interrupt_ends_the_server_while_it_still_reads(seconds: float) -> No
         assert process.stdout.readline().startswith("Serving x.whence at http://127.0.0.1:")
         time.sleep(seconds)
         process.send_signal(signal.SIGINT)
-        assert (process.wait(timeout=60), process.stderr.read()) == (130, "Interrupted.\n")
+        try:
+            assert (process.wait(timeout=60), process.stderr.read()) == (130, "Interrupted.\n")
+        finally:
+            process.kill()  # else leaving the block would wait for it
 
 
 def test_the_training_set_is_read_on_the_engine_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,11 @@ import json
 import os
 import re
 import secrets
+import signal
 import socket
 import sys
 import threading
 import time
-import warnings
 import webbrowser
 from collections.abc import Callable
 from os import PathLike
@@ -268,9 +268,20 @@ def address(listener: socket.socket, token: str | None) -> str:
 
 def run(app: Any, listener: socket.socket) -> None:
     """Answer requests until interrupted."""
-    # An interrupt between making the server's coroutine and running it is no reason for a warning.
-    warnings.filterwarnings("ignore", "coroutine 'Server.serve' was never awaited", RuntimeWarning)
-    Server(_configured(app)).run(sockets=[listener])
+    server, interrupts = Server(_configured(app)), list[tuple[Any, ...]]()
+
+    def end(*interrupt: Any) -> None:
+        # Without an exception: what the server imports and calls while it starts might swallow it.
+        server.should_exit = True
+        interrupts.append(interrupt)
+
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        server.run(sockets=[listener])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if interrupts and callable(before):
+        before(*interrupts[0])
 
 
 def _configured(app: Any) -> Config:
