@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,7 @@ def test_longer_features_are_projected_without_bias(monkeypatch: pytest.MonkeyPa
     features = torch.as_tensor(np.asarray(bank.features))
     assert features.shape == (30, 256 + 6)
     assert bank.layers.widths == (256, 6)
+    assert re.search(r"of '0', '4'; projected at random from \d+ to 256 numbers", str(bank.layers))
     expected = kernel(model, x, inputs, "6")
     lengths = expected.diagonal().sqrt()
     errors = (features @ features.T - expected) / (lengths[:, None] * lengths)
@@ -112,6 +114,7 @@ def test_of_many_logits_random_combinations_are_differentiated() -> None:
     bank = extract(model, (x, torch.arange(30)), layers="tangent", show_progress=False)
     features = torch.as_tensor(np.asarray(bank.features))
     assert features.shape[1] == tangents.DIRECTIONS * 56 + 6 + 8
+    assert "16 random combinations of 60 logits" in str(bank.layers)
     expected = kernel(model, x, inputs, "2")
     # The mean of 16 products of random signs, each as wide as twice the square of its expectation.
     assert float((features @ features.T - expected).norm() / expected.norm()) < math.sqrt(2 / 16)

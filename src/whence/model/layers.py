@@ -167,10 +167,8 @@ class Layers:
 
     def __str__(self) -> str:
         """Return the layers, one per line."""
-        before = (
-            [] if self.tangents is None else [f"gradients of {', '.join(map(repr, self.tangents.names))}"]
-        )
-        return "\n".join([*before, *map(str, self.blocks)])
+        before = [] if self.tangents is None else [self.tangents]
+        return "\n".join(map(str, [*before, *self.blocks]))
 
 
 @contextmanager

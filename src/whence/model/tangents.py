@@ -121,6 +121,15 @@ class Tangents:
         total = sum(layer.scale * math.sqrt(layer.parameters) for layer in self.layers)
         return scale * math.sqrt(parameters) / (total + self.head * math.sqrt(self.parameters))
 
+    def __str__(self) -> str:
+        """Return one line, with what is approximate."""
+        parts = [f"gradients and inputs of {', '.join(map(repr, self.names))}"]
+        if self.n_outputs > DIRECTIONS:
+            parts.append(f"{DIRECTIONS} random combinations of {self.n_outputs:,} logits")
+        if self.length > WIDTH:
+            parts.append(f"projected at random from {self.length:,} to {WIDTH:,} numbers")
+        return "; ".join(parts)
+
     def features(
         self, model: nn.Module, calls: Calls, features: Tensor, head: Tensor, mask: Tensor | None
     ) -> Tensor:
