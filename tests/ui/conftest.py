@@ -29,6 +29,18 @@ def home(explorer: Explorer) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture
+def own() -> Explorer:
+    """An explorer with a change list that only one test writes to."""
+    return Explorer(picture_project())
+
+
+@pytest.fixture
+def fresh(own: Explorer) -> Iterator[str]:
+    with served(own) as address:
+        yield address
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     from playwright import sync_api

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
+
+from sklearn.metrics import confusion_matrix
 
 from tests.helpers.browsing import CHROMIUM, expect, no_sideways_scrolling, served
 from tests.helpers.explored import HOSTILE, M, N, picture_project, pictures
 from whence.ui.changes import what_changes
 from whence.ui.explorer import Explorer
-from whence.ui.requests import Changes, OfAudit, OfSamples
+from whence.ui.requests import Changes
 
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
@@ -25,23 +28,28 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("address", ["", "#", "#%00<b>"])
-def test_the_start_says_what_was_loaded_and_where_to_begin(
-    visit: Any, home: str, explorer: Explorer, address: str
-) -> None:
+@pytest.mark.parametrize("address", ["", "#%00<b>"])
+def test_the_start_names_what_to_do_first(visit: Any, home: str, explorer: Explorer, address: str) -> None:
     page = visit(home + address, ready=".spine")
     info = explorer.info()
     expect(page.locator("#tab-start")).to_have_attribute("aria-selected", "true")
+    assert page.locator("#explore").is_hidden()
+    tasks = page.locator(".task")
+    expect(tasks).to_have_count(3)
+    expect(tasks.nth(0).locator(".number")).to_have_text(str(info["n_wrong"]))
+    likely = explorer.training.suspects(0, 1)["likely_wrong"]
+    expect(tasks.nth(1).locator(".number")).to_have_text(str(likely))
+    expect(tasks.nth(2).locator(".number")).to_have_text(str(int(explorer.tests.novel.sum())))
+    page.click(".loaded > summary")
     expect(page.locator(".loaded")).to_contain_text(f"{info['n_support']} of the training samples")
     expect(page.locator(".loaded")).to_contain_text("3: bar, dot, frame")
-    assert page.locator("#explore").is_hidden()
     page.get_by_role("link", name="Wrong predictions").click()
     expect(page.locator("#wrong")).to_be_checked()
     expect(page.locator("#tests button")).to_have_count(info["n_wrong"])
     page.wait_for_selector(".card")
     page.go_back()
     expect(page.locator("#start")).to_be_visible()
-    page.get_by_role("link", name="Least certain").click()
+    page.get_by_role("link", name="least certain").click()
     expect(page.locator("#order")).to_have_value("least certain")
     expect(page.locator("#wrong")).not_to_be_checked()
     least = int(np.argmin(explorer.tests.certainty))
@@ -53,8 +61,21 @@ def test_the_start_says_what_was_loaded_and_where_to_begin(
     expect(page.locator("#explanation h2")).to_contain_text("Test sample")
 
 
-def test_the_keyboard_alone(visit: Any, home: str) -> None:
-    page = visit(f"{home}#test=0")
+def test_cells_of_the_confusion_matrix_filter(visit: Any, home: str, explorer: Explorer) -> None:
+    tests = explorer.tests
+    counts = confusion_matrix(tests.truths, tests.predicted, labels=range(3))
+    i, j = np.unravel_index(np.argmax(counts - 1_000 * np.eye(3, dtype=int)), (3, 3))
+    page = visit(f"{home}#tab=start", ready=".confusion td a")
+    shown = page.locator(".confusion tbody td").all_inner_texts()
+    assert [int(text or 0) for text in shown] == counts.ravel().tolist()
+    page.locator(".confusion tbody tr").nth(i).locator("td").nth(j).locator("a").click()
+    expect(page.locator("#label")).to_have_value(str(i))
+    expect(page.locator("#predicted")).to_have_value(str(j))
+    expect(page.locator("#tests button")).to_have_count(int(counts[i, j]))
+
+
+def test_the_keyboard_alone(visit: Any, fresh: str) -> None:
+    page = visit(f"{fresh}#test=0")
     page.locator("body").press("Tab")
     expect(page.locator("#skip")).to_be_focused()
     page.keyboard.press("Enter")
@@ -68,13 +89,17 @@ def test_the_keyboard_alone(visit: Any, home: str) -> None:
     expect(page.locator("#explanation h2")).to_have_text("Test sample 0")
     page.keyboard.press("ArrowRight")
     expect(page.locator("#explanation h2")).to_have_text("Test sample 1")
-    page.wait_for_selector("#remove")
+    page.locator("body").press("n")
+    expect(page.locator("#pair h3")).to_contain_text("Pair 1 of")
     page.locator("body").press("x")
     expect(page.locator("#remove")).to_have_attribute("aria-pressed", "true")
     page.locator("body").press("s")
     expect(page.locator(".answer")).to_be_visible()
     page.locator("body").press("r")
     expect(page.locator("#relabel")).to_be_focused()
+    page.locator("h1").click()
+    page.locator("body").press("u")
+    expect(page.locator("#tray")).to_be_hidden()
 
     cards = page.locator(".card button")
     assert page.locator(".card button[tabindex='0']").count() == 1
@@ -90,37 +115,41 @@ def test_the_keyboard_alone(visit: Any, home: str) -> None:
     expect(page.locator("#explanation h2")).to_have_text("Test sample 4")
 
 
-def test_labels_are_marked_by_keys(visit: Any, home: str, explorer: Explorer) -> None:
-    page = visit(f"{home}#tab=audit", ready=VIEWS["audit"])
+def test_labels_are_marked_by_keys(visit: Any, fresh: str) -> None:
+    page = visit(f"{fresh}#tab=audit", ready=VIEWS["audit"])
     items = page.locator(".queue > li[data-index]")
     assert page.locator(".queue > li[tabindex='0']").count() == 1
     items.first.focus()
     for key, decision in (("y", "keep"), ("f", "flag"), ("x", "remove"), ("r", "relabel")):
-        at = page.locator(".queue > li:focus")
-        index = at.get_attribute("data-index")
+        index = page.locator(".queue > li:focus").get_attribute("data-index")
         page.keyboard.press(key)
         item = page.locator(f".queue > li[data-index='{index}']")
-        expect(item.locator(f"[data-decision={decision}]")).to_have_attribute("aria-pressed", "true")
+        expect(item.locator(f"[data-decision={decision}][aria-pressed=true]").first).to_be_visible()
         expect(item).not_to_be_focused()  # the next is
+        page.wait_for_selector(".queue > li:focus")
     expect(page.locator("#audit [role=status]").first).to_have_text("4 marked")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("r")  # takes it back
     expect(page.locator("#audit [role=status]").first).to_have_text("3 marked")
-    page.click("#ask-marks")
-    expect(page.locator(".asking li")).to_have_count(2)  # flagged and removed; what is kept is no change
+    page.get_by_role("link", name="change list and export").click()
+    expect(page.locator(".entries li")).to_have_count(5)
 
 
-def test_what_if_of_many_samples(visit: Any, home: str, explorer: Explorer) -> None:
-    page = visit(f"{home}#tab=whatif", ready=VIEWS["whatif"])
-    expect(page.locator("#solve-all")).to_be_disabled()
+def test_from_marks_in_bulk_to_the_tests_that_change(visit: Any, fresh: str, own: Explorer) -> None:
+    page = visit(f"{fresh}#tab=whatif", ready=VIEWS["whatif"])
+    expect(page.locator("#solve-all")).to_have_count(0)
     page.select_option("#training-label", "2")
     expect(page.locator("#training-which")).to_contain_text(f"all {int((pictures(N, 0)[1] == 2).sum())}")
+    page.fill("#training-why", "no frames <b>any more</b>")
     page.click("#training-add")
-    expect(page.locator(".asking li")).to_contain_text("all of frame")
+    entries = page.locator(".entries li")
+    expect(entries).to_have_count(1)
+    expect(entries.first).to_contain_text("no frames <b>any more</b>")
     page.check("#training-wrong")
     page.select_option("#training-to", "suggested")
     page.wait_for_selector(".training button")
     page.click("#training-add")
+    expect(entries).to_have_count(2)
     page.uncheck("#training-wrong")
     page.select_option("#training-label", "")
     page.fill("#training-search", "4-6")
@@ -130,58 +159,27 @@ def test_what_if_of_many_samples(visit: Any, home: str, explorer: Explorer) -> N
     page.click("#training-add")
     expect(page.locator(".training button").nth(1).locator(".mark")).to_have_text("→ dot")
     page.click("#solve-all")
-    groups = [OfSamples(by="samples", label=2), OfAudit(by="wrong labels", to="suggested")]
-    wanted = what_changes(explorer, Changes(groups=groups, relabel={5: 1}))
+    wanted = what_changes(own, Changes(saved=True))
     assert wanted["changed_tests"] > 0
     expect(page.locator(".outcome h3")).to_have_text(f"{wanted['changed_tests']} of {M} tests change")
+    expect(page.locator(".outcome h3")).to_be_in_viewport()
     expect(page.locator(".changed > li")).to_have_count(wanted["changed_tests"])
-    first, names = wanted["changed"][0], explorer.names
+    first, names = wanted["changed"][0], own.names
     came, became = names[first["class_before"]], names[first["class_after"]]
     expect(page.locator(".changed .turn").first).to_have_text(f"{came} → {became}")
     page.click("#fit-effects")
-    expect(page.locator(".changed .figures").first).to_contain_text("effect")
-    page.locator(".changed p a").first.click()
-    expect(page.locator("#explanation h2")).to_have_text(f"Test sample {first['row']['index']}")
-    expect(page.locator(".basket li")).to_have_count(3)
-    page.go_back()
-    expect(page.locator(".changed > li")).to_have_count(wanted["changed_tests"])
-
-
-def test_the_address_keeps_what_is_asked(visit: Any, home: str, explorer: Explorer) -> None:
-    page = visit(f"{home}#tab=whatif", ready=VIEWS["whatif"])
-    page.wait_for_selector(".training button")
-    page.select_option("#training-label", "2")
-    expect(page.locator("#training-add")).to_be_enabled()
-    page.click("#training-add")
-    expect(page.locator(".asking li")).to_have_count(1)
-    page.check("#training-wrong")
-    page.select_option("#training-to", "suggested")
-    page.wait_for_selector(".training button")
-    page.click("#training-add")
-    page.uncheck("#training-wrong")
-    page.fill("#training-search", "4-6, 9")
-    page.select_option("#training-label", "")
-    expect(page.locator(".training button")).to_have_count(4)
-    for button in page.locator(".training button").all():
-        button.click()
-    page.select_option("#training-to", "")
-    page.click("#training-add")
-    assert page.url.endswith("#tab=whatif&without=4-6_9&group=2.removed&group=found.suggested")
-    page.reload()  # asks the same at once
-    groups = [OfSamples(by="samples", label=2), OfAudit(by="wrong labels", to="suggested")]
-    wanted = what_changes(explorer, Changes(groups=groups, remove=[4, 5, 6, 9]))
-    expect(page.locator(".outcome h3")).to_have_text(f"{wanted['changed_tests']} of {M} tests change")
-    expect(page.locator(".asking li")).to_have_count(6)
-    page.click("#tab-start")  # an address that asks nothing leaves what is asked
-    page.get_by_role("link", name="Least certain").click()
-    page.wait_for_selector(".card")
-    expect(page.locator(".basket li")).to_have_count(6)
-    assert "without=4-6_9&group=2.removed" in page.url
-    page.locator(".basket").get_by_role("button", name="clear").click()
-    assert "without" not in page.url
-
-    shared = visit(f"{home}#test=3&as=1.5_7&group=any.0.4-6.&group=7.removed&group=any.removed&without=x")
-    expect(shared.locator(".basket li")).to_have_text(["“4-6.” labelled bar ×", "#5 as dot ×", "#7 as dot ×"])
+    expect(page.locator(".first-order")).to_contain_text("predicted by effects to first order")
+    with page.expect_download() as saved:
+        page.click("#export")
+    assert {"changes.csv", "indices.json", "retrain.py"} <= set(ZipFile(saved.value.path()).namelist())
+    entries.first.get_by_role("button").click()  # takes the last back
+    expect(entries).to_have_count(2)
+    page.click("#undo-last")
+    expect(entries).to_have_count(3)
+    page.locator(".entries").get_by_label("your name").fill("Ada")
+    page.locator("h2", has_text="Changes").click()
+    page.click("#clear-all")
+    expect(page.locator(".entries li")).to_have_count(0)
 
 
 @pytest.mark.parametrize("width", [380, 768, 1920])

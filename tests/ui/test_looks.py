@@ -60,7 +60,9 @@ def test_every_word_can_be_read(visit: Any, explorer: Explorer, scheme: str, tmp
     assert page.evaluate(FAINT) == []
     with served(explorer) as address:
         page = visit(f"{address}#test=0", color_scheme=scheme)
+        page.locator("#details > summary").click()
         expect(page.locator(".typicality")).to_be_visible()
+        page.locator(".card button").first.click()
         page.click("#remove")  # a card that is marked as removed
         assert page.evaluate(FAINT) == []
         page.evaluate("document.getElementById('explanation').setAttribute('aria-busy', 'true')")

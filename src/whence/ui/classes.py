@@ -18,6 +18,7 @@ _STRONGEST = 12  # samples of a class in the class view
 _SEPARATING = 8  # samples of a class in a comparison
 _RIVALS = 8
 _CONFUSED = 12  # pairs of classes
+_MATRIX = 24  # classes in a confusion matrix
 _SHARED = 5  # concepts
 _SHOWN = 8  # samples at each end of a concept
 _USERS = 4  # classes per concept
@@ -42,6 +43,31 @@ def classes(explorer: Explorer, offset: int = 0, limit: int | None = None) -> An
         for one in chosen
     ]
     return {"total": len(view), "rows": rows, "confused": _confused(explorer)}
+
+
+def confusion(explorer: Explorer) -> Answer:
+    """Return the confusion matrix of the tests: rows are true classes, columns predicted ones.
+
+    Of more than 24 classes, those with the most errors; ``omitted`` is the number of the others.
+    """
+    if not (explorer.task.has_classes and explorer.project.labelled):
+        raise InvalidInputError("A confusion matrix needs a classifier and labelled tests.")
+    tests, n = explorer.tests, len(explorer.names)
+    known = tests.valid & (tests.truths >= 0)
+    pairs, numbers = np.unique(
+        np.stack([tests.truths[known], tests.predicted[known]], axis=1), axis=0, return_counts=True
+    )
+    errors, missed = np.zeros(n, np.int64), pairs[:, 0] != pairs[:, 1]
+    for side in (0, 1):
+        np.add.at(errors, pairs[missed, side], numbers[missed])
+    shown = np.sort(np.argsort(-errors, kind="stable")[:_MATRIX])
+    place = np.full(n, -1)
+    place[shown] = np.arange(len(shown))
+    counts = np.zeros((len(shown), len(shown)), np.int64)
+    inside = (place[pairs] >= 0).all(axis=1)
+    rows, columns = place[pairs[inside]].T
+    counts[rows, columns] = numbers[inside]
+    return {"classes": shown.tolist(), "counts": counts.tolist(), "omitted": n - len(shown)}
 
 
 def _confused(explorer: Explorer) -> list[Answer]:

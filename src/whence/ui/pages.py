@@ -20,8 +20,8 @@ from whence.ui.explorer import Explorer
 from whence.ui.solved import compares, withheld
 
 SCRIPTS = (
-    "dom", "asked", "address", "maps", "source", "charts", "panels", "audit", "classes", "gallery", "start",
-    "list", "whatif", "changes", "keys", "main",
+    "dom", "address", "changelist", "maps", "source", "charts", "panels", "marking", "prediction", "audit",
+    "classes", "gallery", "start", "list", "changes", "keys", "main",
 )  # fmt: skip
 """The page's modules; each imports only from those before it."""
 

@@ -18,7 +18,7 @@ from whence.errors import InvalidInputError, WhenceError
 from whence.explanation.wording import Question
 from whence.ui.background import Run
 from whence.ui.changes import what_changes, what_if
-from whence.ui.classes import classes, compare, gallery
+from whence.ui.classes import classes, compare, confusion, gallery
 from whence.ui.explorer import Explorer
 from whence.ui.requests import Answer, Changes, Other, Paged, Wanted, WantedTraining, WhatIfRequest
 
@@ -118,6 +118,11 @@ def _training(app: FastAPI, explorer: Explorer) -> None:
     def audit(page: Page) -> Answer:
         """Training samples whose labels may be wrong, the most likely first; fast after /api/ranking."""
         return explorer.training.suspects(page.offset, page.limit)
+
+    @app.get("/api/confusion")
+    def confusions() -> Answer:
+        """How often tests of each class are predicted as each class."""
+        return confusion(explorer)
 
     @app.get("/api/classes")
     def all_classes(page: Page) -> Answer:

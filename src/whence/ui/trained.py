@@ -109,6 +109,7 @@ class Trained:
         return {
             "total": len(ranking),
             "likely_wrong": int(ranking.likely.sum()),
+            "threshold": float(ranking.scores[ranking.likely].min()) if ranking.likely.any() else None,
             "ranking": "log-odds" if ranking.ranking == "odds" else ranking.ranking.replace("_", " "),
             "n_neighbours": ranking.neighbours.shape[1],
             "rows": rows,

@@ -2,11 +2,12 @@
 
 const VIEWS = { "made-of": "made of", "would-change": "would change" };
 const TABS = ["start", "explore", "audit", "classes", "concepts", "whatif"];
+const MAPS = ["none", "beside", "over"];
 const TICKS = ["wrong", "disagree", "novel"];
 
 // The state of an empty address.
 export const plain = () => ({
-  tab: "explore", test: null, pair: null, one: null, other: null, from: 0,
+  tab: "explore", test: null, pair: null, one: null, other: null, from: 0, maps: null,
   choice: { k: 5, target: null, against: null, C: null, question: "made of" },
   query: { label: "", predicted: "", search: "", order: "number", wrong: false, disagree: false, novel: false, offset: 0 },
 });
@@ -18,6 +19,7 @@ export function readAddress(info, hash = location.hash) {
   for (const name of ["test", "pair"]) found[name] = whole(name);
   for (const name of ["one", "other"]) found[name] = whole(name, 0, last);
   found.from = whole("from") ?? 0;
+  found.maps = MAPS.includes(words.get("maps")) ? words.get("maps") : null;
   const { choice, query } = found;
   Object.assign(choice, { k: whole("k", 1, 20) ?? 5, target: whole("class", 0, last), C: info.Cs.find((value) => String(value) === words.get("C")) ?? null,
     question: VIEWS[words.get("view")] ?? "made of" });
@@ -39,9 +41,9 @@ export function tabOf(hash = location.hash) {
   return listed.some((name) => words.has(name)) ? "explore" : "start";
 }
 
-// The address of a state; ``part`` names what differs from the default, ``asked`` are the words of what if.
+// The address of a state; ``part`` names what differs from the default.
 export function addressOf(info, part) {
-  const { tab, test, pair, one, other, from, choice, query, asked } = { ...plain(), ...part }, words = new URLSearchParams();
+  const { tab, test, pair, one, other, from, maps, choice, query } = { ...plain(), ...part }, words = new URLSearchParams();
   const note = (name, value, plain) => { if (value !== plain && value !== null && value !== undefined) words.set(name, value); };
   note("tab", tab, "explore");
   note("test", test, null);
@@ -59,13 +61,13 @@ export function addressOf(info, part) {
   for (const name of TICKS) note(name, list[name] ? 1 : null, null);
   note("order", list.order === "number" ? null : "least-certain", null);
   note("skip", list.offset, 0);
-  for (const [name, value] of asked ?? []) words.append(name, value);
+  note("maps", maps, info.kind === "image" ? "none" : "beside");
   return words.size ? `#${words}` : "#tab=explore";
 }
 
 // Another view, test, class, question or C is a step in the history; other changes replace the address.
 export function writeAddress(info, state, over = false) {
-  const address = addressOf(info, { ...state, query: state.list?.query, asked: state.whatIf?.words });
+  const address = addressOf(info, { ...state, query: state.list?.query });
   if (location.hash === address) return;
   const step = (hash) => { const { tab, test, one, other, from, choice } = readAddress(info, hash); return JSON.stringify([tab, test, one, other, from, { ...choice, k: 0 }]); };
   if (over || !location.hash || step(address) === step(location.hash)) history.replaceState(null, "", address);

@@ -1,12 +1,15 @@
-// What if, for many training samples: choose them, solve, and list the tests that change.
+// The change list: choose training samples, mark them in bulk, see what would change, export the corrected set.
 
 import { addressOf } from "./address.js";
 import { Name, PAGE, count, fail, h, pager, percent, progress, replace, roving, short, signed } from "./dom.js";
+import { markWords } from "./changelist.js";
 import { sampleView } from "./maps.js";
+import { saveFile } from "./audit.js";
+import { countWords, entryWords } from "./marking.js";
 
 export class ChangesView {
-  constructor(box, source, info, names, whatIf, fitEffects) {
-    Object.assign(this, { box, source, info, names, whatIf, fitEffects, offset: 0, total: 0, picked: new Set(), asked: 0, rows: [], loading: true });
+  constructor(box, source, info, names, changes, fitEffects) {
+    Object.assign(this, { box, source, info, names, changes, fitEffects, offset: 0, total: 0, picked: new Set(), asked: 0, rows: [], loading: true });
     this.search = h("input", { type: "search", id: "training-search", placeholder: info.kind === "text" ? "3, 17, 40-60 or words" : "3, 17, 40-60 or a class", maxlength: 200, autocomplete: "off", oninput: () => this.filter() });
     this.label = h("select", { id: "training-label", onchange: () => this.filter() }, h("option", { value: "" }, "any"), this.classes());
     this.suspects = h("input", { type: "checkbox", id: "training-wrong", onchange: () => this.filter() });
@@ -14,22 +17,24 @@ export class ChangesView {
     this.settle = roving(this.list, "button");
     this.pages = pager((step) => this.load(step));
     this.to = h("select", { id: "training-to", "aria-label": "What happens to them" });
-    this.adding = h("button", { type: "button", id: "training-add", disabled: true, onclick: () => this.add() }, "add");
+    this.why = h("input", { id: "training-why", maxlength: 500, placeholder: "why (optional)", "aria-label": "Why", autocomplete: "off" });
+    this.adding = h("button", { type: "button", id: "training-add", class: "primary", disabled: true, onclick: () => this.add() }, "mark");
     this.which = h("select", { id: "training-which", "aria-label": "Which of them" });
-    this.asking = h("section", { class: "asking", "aria-label": "Chosen changes" });
+    this.entries = h("section", { class: "entries", "aria-label": "Change list" });
+    this.wrong = h("div", {});
+    this.first = h("div", { class: "first-order", role: "status" });
     this.answer = h("div", {});
-    whatIf.views.push(() => { replace(this.answer); this.drawAsking(); this.drawPicks(); });
-    replace(box, h("h2", {}, "What if"),
-      h("p", {}, "Remove or relabel training samples. The surrogate is re-solved and predicts every test again. The model itself is not retrained."),
+    changes.listen(() => { replace(this.answer); this.drawEntries(); this.drawPicks(); if (!box.hidden) this.predict(); });
+    replace(box, h("h2", {}, "Changes to the training set"),
       h("div", { class: "two" },
-        h("section", { "aria-label": "Training samples to change" }, h("h3", {}, "1. Choose training samples"),
+        h("section", { "aria-label": "Training samples to change" }, h("h3", {}, "1. Mark training samples"),
           h("div", { class: "filters" }, h("label", {}, "search ", this.search), h("label", {}, "label ", this.label),
-            h("label", { class: "tick whole" }, this.suspects, " only wrong labels found by the audit")),
+            h("label", { class: "tick whole" }, this.suspects, " only labels that are likely wrong")),
           this.list, this.pages.box,
-          h("p", { class: "tools" }, "What if ", this.which, " were ", this.to, " ", this.adding)),
-        h("section", {}, h("h3", {}, "2. Ask"), this.asking)), this.answer);
+          h("p", { class: "tools" }, "Mark ", this.which, " as ", this.to, this.why, this.adding), this.wrong),
+        h("section", {}, h("h3", {}, "2. Change list"), this.entries, h("h3", {}, "3. What would change"), this.first, this.answer)));
     this.drawTo();
-    this.drawAsking();
+    this.drawEntries();
   }
 
   classes(words = "") {
@@ -38,6 +43,7 @@ export class ChangesView {
 
   show() {
     if (!this.rows.length) this.load();
+    this.predict();
   }
 
   filter() {
@@ -50,7 +56,7 @@ export class ChangesView {
   // The changes offered for the listed samples.
   drawTo() {
     const before = this.to.value;
-    replace(this.to, h("option", { value: "" }, "removed"), this.suspects.checked ? h("option", { value: "suggested" }, "labelled as suggested") : null, this.classes("labelled "));
+    replace(this.to, h("option", { value: "remove" }, "removed"), this.suspects.checked ? h("option", { value: "suggested" }, "labelled as suggested") : null, h("option", { value: "keep" }, "right"), this.classes("labelled "));
     if ([...this.to.options].some((option) => option.value === before)) this.to.value = before;
   }
 
@@ -87,9 +93,9 @@ export class ChangesView {
 
   drawPicks() {
     for (const button of this.list.querySelectorAll("button")) {
-      const index = +button.dataset.index, mark = this.whatIf.of(index);
+      const index = +button.dataset.index;
       button.setAttribute("aria-pressed", this.picked.has(index) ? "true" : "false");
-      button.querySelector(".mark").textContent = mark === undefined ? "" : mark === "remove" ? "removed" : `→ ${this.names[mark]}`;
+      button.querySelector(".mark").textContent = markWords(this.changes.of(index), this.names);
     }
     const all = this.label.value !== "" || this.search.value.trim() !== "" || this.suspects.checked;
     replace(this.which, h("option", { value: "all", disabled: !all, selected: !this.picked.size }, all ? `all ${count(this.total)}` : "all (choose a label or search first)"),
@@ -97,33 +103,55 @@ export class ChangesView {
     this.adding.disabled = this.loading || (!this.picked.size && !(all && this.total));
   }
 
-  add() {
-    const to = this.to.value === "" ? null : this.to.value === "suggested" ? "suggested" : +this.to.value;
-    if (this.which.value === "picked") {
-      const suggested = new Map(this.rows.map((row) => [row.index, row.suggested]));
-      const entries = [...this.picked].map((index) => [index, to === null ? "remove" : to === "suggested" ? suggested.get(index) : to]);
+  async add() {
+    const { value } = this.to, action = value === "remove" || value === "keep" ? value : "relabel", label = action !== "relabel" ? null : value === "suggested" ? value : +value;
+    const group = this.suspects.checked ? { by: "wrong labels" } : { by: "samples", label: this.label.value === "" ? null : +this.label.value, search: this.search.value.trim() };
+    const picked = this.which.value === "picked" && label !== "suggested";
+    replace(this.wrong);
+    try {
+      await this.changes.add({ action, label, why: this.why.value.trim(), ...(picked ? { samples: [...this.picked] } : { group }) });
       this.picked.clear();
-      return this.whatIf.markAll(entries);
-    }
-    const named = this.suspects.checked ? { by: "wrong labels" } : { by: "samples", label: this.label.value === "" ? null : +this.label.value, search: this.search.value.trim() };
-    return this.whatIf.add({ ...named, to, n: this.total });
+      this.why.value = "";
+      this.drawPicks();
+    } catch (error) { fail(this.wrong, error); }
   }
 
-  drawAsking() {
-    const { whatIf } = this;
-    replace(this.asking, whatIf.size ? whatIf.list() : h("p", { class: "quiet" }, "Nothing is chosen yet. Choose a class, a search, the audit’s findings or samples from the list, and add them."),
-      h("p", {}, h("button", { type: "button", class: "primary", id: "solve-all", disabled: !whatIf.size, onclick: () => this.solve() }, "see which tests change"), " ",
-        whatIf.size ? h("button", { type: "button", onclick: () => whatIf.clear() }, "clear") : null));
+  drawEntries() {
+    const { changes, names } = this, act = (work) => work.catch((error) => fail(this.wrong, error));
+    const one = (entry) => h("li", {}, h("div", {}, h("b", {}, entryWords(entry, names)), entry.why ? h("span", {}, ` ${entry.why}`) : null,
+      h("span", { class: "quiet" }, [entry.who, entry.when && new Date(entry.when).toLocaleString([], { dateStyle: "medium", timeStyle: "short" })].filter(Boolean).join(", "))),
+    h("button", { type: "button", "aria-label": `Take back: ${entryWords(entry, names)}`, onclick: () => act(changes.forget(entry.id)) }, "×"));
+    const who = h("input", { id: "who", value: changes.who, maxlength: 100, autocomplete: "name", onchange: (event) => { changes.who = event.target.value.trim(); } });
+    replace(this.entries, changes.entries.length ? [
+      h("p", {}, h("b", {}, countWords(changes) || "nothing changed"), h("span", { class: "quiet" }, changes.saved ? ` · saved in ${changes.saved}` : " · kept until the server ends")),
+      h("ol", { reversed: true }, changes.entries.toReversed().slice(0, PAGE).map(one), changes.entries.length > PAGE ? h("li", { class: "quiet" }, `… and ${count(changes.entries.length - PAGE)} earlier ones`) : null),
+      h("p", { class: "tools" }, h("button", { type: "button", id: "undo-last", onclick: () => act(changes.undo()) }, "undo"), h("button", { type: "button", id: "clear-all", onclick: () => act(changes.clear()) }, "clear"),
+        h("button", { type: "button", id: "export", class: "primary", onclick: () => act(this.source.exported().then((blob) => saveFile(blob, "corrected.zip"))) }, "export the corrected set")),
+      h("label", { class: "quiet" }, "your name ", who)]
+      : h("p", { class: "quiet" }, "Nothing is marked yet. Mark samples here, in Predictions, in Labels to check or on the map. The list is saved with who, when and why."));
   }
 
-  // ``asked`` says whether the visitor clicked just now: then the answer gets the focus.
-  async solve(asked = true) {
+  // What effects predict for all tests, at once; how to get them where they are not fitted.
+  async predict() {
+    const { first, changes, source } = this;
+    if (!changes.size) return replace(first, h("p", { class: "quiet" }, "Mark samples as removed or relabelled first."));
+    const button = h("p", { class: "tools" }, h("button", { type: "button", id: "solve-all", class: "primary", onclick: () => this.solve() }, "re-solve for all tests"));
+    try {
+      const found = await source.firstOrder();
+      const words = found.ready ? [h("b", {}, found.flips ? `About ${count(found.flips)} of ${count(found.n_tests)} tests change class` : "About no test changes class"), " (predicted by effects to first order; for large changes the re-solved answer is the reliable one)."]
+        : ["Effects predict the answer at once. ", h("button", { type: "button", id: "fit-effects", onclick: () => this.withEffects() }, "fit effects"), " Or re-solve, which is exact."];
+      return replace(first, h("p", {}, ...words), button);
+    } catch (error) { return fail(first, error); }
+  }
+
+  async solve() {
     const report = progress(this.answer, "Solving"), mark = this.answer.firstElementChild;
     try {
-      const found = await this.source.whatChanges(this.whatIf.question(), report);
+      const found = await this.source.whatChanges({ saved: true }, report);
       if (!this.answer.contains(mark)) return; // other changes came in between
       replace(this.answer, this.outcome(found));
-      if (asked) this.answer.querySelector("h3").focus();
+      this.answer.querySelector("h3").focus();
+      this.answer.scrollIntoView({ block: "nearest" });
     } catch (error) { fail(this.answer, error); }
   }
 
@@ -142,7 +170,7 @@ export class ChangesView {
     const effects = found.changed[0].effect !== null;
     return [h("p", { class: "quiet" }, "The logit of the former class, before and after; ",
       h("b", {}, "τ"), ", the part of it from the changed training samples; ", h("b", {}, "effect"), ", its change as predicted by effects",
-      effects ? "." : [". ", h("button", { type: "button", id: "fit-effects", onclick: () => this.withEffects() }, "fit effects")],
+      effects ? "." : ", once they are fitted.",
       found.changed.length < found.changed_tests ? ` The first ${count(found.changed.length)} are listed.` : ""),
     this.tests(found.changed, effects)];
   }
@@ -169,10 +197,10 @@ export class ChangesView {
   }
 
   async withEffects() {
-    const report = progress(this.answer, "Fitting effects");
+    const report = progress(this.first, "Fitting effects");
     try {
       await this.fitEffects(report);
-      await this.solve();
-    } catch (error) { fail(this.answer, error); }
+      await this.predict();
+    } catch (error) { fail(this.first, error); }
   }
 }

@@ -1,6 +1,36 @@
 // Charts of how the scores of all training samples add up.
 
-import { count, glossed, h, short, signed, svg } from "./dom.js";
+import { Name, count, glossed, h, short, side, signed, some, svg } from "./dom.js";
+
+const STEPS = 5; // classes in a waterfall; the others are summed
+
+// The steps of a waterfall: what the output starts from, the evidence of each label, and the sum.
+function stepsOf(why) {
+  const parts = why.tree?.parts ?? [], base = parts.find((part) => part.level === "base"), labels = parts.filter((part) => part.level === "label" || part.level === "rest");
+  const named = labels.some((part) => part.level === "label") ? labels.map((part) => ({ name: new Name(part.name), score: part.score, n: part.count }))
+    : [["for", why.evidence_for], ["against", why.evidence_against]].map(([, score], at) => ({ name: why.words.everything[at], score, n: 0 }));
+  const ranked = named.toSorted((a, b) => Math.abs(b.score) - Math.abs(a.score)), rest = ranked.slice(STEPS);
+  if (rest.length > 1) ranked.splice(STEPS, rest.length, { name: `${rest.length} others`, score: rest.reduce((sum, part) => sum + part.score, 0), n: rest.reduce((sum, part) => sum + part.n, 0) });
+  return { base: base ? base.score : null, ranked };
+}
+
+// Evidence by class as one chart: from the base value, label by label, to the output.
+export function waterfall(why) {
+  const { base, ranked } = stepsOf(why), steps = [];
+  let at = base ?? 0;
+  if (base !== null) steps.push({ name: "base value", from: 0, to: base, kind: "base", words: signed(base) });
+  for (const { name, score, n } of ranked) {
+    steps.push({ name, from: at, to: at + score, kind: side(score), words: signed(score), n });
+    at += score;
+  }
+  steps.push({ name: why.tree ? new Name(why.tree.name) : "sum", from: 0, to: at, kind: "sum", words: signed(at) });
+  const low = Math.min(0, ...steps.flatMap(({ from, to }) => [from, to])), high = Math.max(0, ...steps.flatMap(({ from, to }) => [from, to])), room = high - low || 1;
+  const place = (value) => (value - low) / room;
+  const row = ({ name, from, to, kind, words, n }) => h("li", { class: `step ${kind}` }, h("span", { class: "name" }, name),
+    h("span", { class: "lane", "--zero": place(0), "--from": place(Math.min(from, to)), "--to": place(Math.max(from, to)), "aria-hidden": "true" }, h("span", {})),
+    h("b", { class: kind === "for" || kind === "against" ? `${kind}-ink` : "" }, words), h("span", { class: "quiet" }, n ? some(n, "sample") : ""));
+  return h("figure", { class: "waterfall" }, h("figcaption", {}, `${why.question === "made of" ? "Evidence" : "Effects"} by label of the training samples`), h("ol", {}, steps.map(row)));
+}
 
 export function balance(why) {
   const most = Math.max(why.evidence_for, -why.evidence_against, 1e-30);

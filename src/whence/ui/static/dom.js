@@ -62,9 +62,10 @@ export function fail(element, error) {
   return replace(element, h("p", { class: "error", role: "alert" }, error.message));
 }
 
-// A line for screen readers.
-export function announce(words) {
+// A line for screen readers, and with ``seen`` for everyone.
+export function announce(words, seen = false) {
   place("status").textContent = words;
+  place("status").classList.toggle("seen", seen);
 }
 
 export const count = (n) => n.toLocaleString("en");

@@ -16,8 +16,11 @@ export function listenToKeys(view, of) {
     act();
   });
   place("keys").addEventListener("click", help);
-  place("help-close").addEventListener("click", () => place("help").close());
-  place("help").addEventListener("click", (event) => { if (event.target === place("help")) place("help").close(); });
+  place("words").addEventListener("click", () => place("glossary-of").showModal());
+  for (const dialog of document.querySelectorAll("dialog")) {
+    dialog.querySelector(".close").addEventListener("click", () => dialog.close());
+    dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+  }
   place("skip").addEventListener("click", (event) => {
     event.preventDefault();
     const to = place(view() === "explore" ? "explanation" : view());

@@ -1,6 +1,7 @@
 // The parts of an explanation.
 
 import { Name, count, glossed, h, percent, short, side, signed, some } from "./dom.js";
+import { markWords } from "./changelist.js";
 import { sampleView, scaleKey } from "./maps.js";
 
 // The summary of an explanation: the claim, and one line per check. Typicality and stability arrive later; their room is reserved, so that
@@ -52,11 +53,9 @@ export function truth(right, text, words) {
 export function verdict(why, names) {
   const said = why.verdict, whole = why.label_kind === "class", chance = said.probability === null ? "" : ` ${percent(said.probability)}`;
   const named = whole ? why.target !== why.predicted : why.label_kind === "label" || names.length > 1;
-  return h("div", { class: "verdict" },
-    h("p", { class: "prediction" }, h("b", {}, new Name(said.predicted)), `${whole ? chance : ""} `,
-      truth(said.right, said.truth, whole ? "labelled" : why.words.true)),
-    named || why.against !== null ? h("p", {}, "Explained below: ", h("b", {}, ...claim(why, names, 0)), whole ? null : chance) : null,
-    why.n_members ? null : h("div", { id: "typicality" }), certificate(why));
+  return [h("p", { class: "prediction" }, h("b", {}, new Name(said.predicted)), `${whole ? chance : ""} `,
+    truth(said.right, said.truth, whole ? "labelled" : why.words.true)),
+  named || why.against !== null ? h("p", {}, "Explained: ", h("b", {}, ...claim(why, names, 0)), whole ? null : chance) : null];
 }
 
 // The training samples nearest to a test.
@@ -69,13 +68,9 @@ export function typicalityView(found) {
     })));
 }
 
-function markWords(mark, names) {
-  if (mark === undefined) return "";
-  return mark === "remove" ? "removed" : `→ ${names[mark]}`;
-}
-
 export function drawMark(card, mark, names) {
   card.classList.toggle("marked", mark !== undefined);
+  card.classList.toggle("removed", mark?.action === "remove");
   card.querySelector(".mark").textContent = markWords(mark, names);
 }
 
@@ -90,25 +85,20 @@ function otherScore(pair, why) {
 // A score; for an ensemble with the standard deviation over its members.
 const scored = (pair) => `${signed(pair.score)}${pair.spread === null ? "" : ` ± ${short(pair.spread)}`}`;
 
-// One training sample. ``actions``: choose(pair) on a click, peek(pair) while the pointer or the focus is on it.
-export function card(pair, why, names, mark, actions) {
-  const label = new Name(pair.label_text);
-  const words = `Training sample ${pair.index}, labelled ${label}, ${why.question === "made of" ? "score" : "effect"} ${signed(pair.score)}`;
-  const item = h("li", { class: `card ${side(pair.score)}`, "data-pair": pair.index },
-    h("button", { type: "button", "aria-pressed": "false", onclick: () => actions.choose(pair),
-      onmouseenter: () => actions.peek(pair), onfocus: () => actions.peek(pair) },
-      sampleView(pair.sample, words, pair.train_map, why.full.train),
+// One training sample; ``choose`` shows it next to the test.
+export function card(pair, why, names, maps, choose) {
+  const label = new Name(pair.label_text), made = why.question === "made of";
+  const words = `Training sample ${pair.index}, labelled ${label}, ${made ? "score" : "effect"} ${signed(pair.score)}`;
+  return h("li", { class: `card ${side(pair.score)}`, "data-pair": pair.index },
+    h("button", { type: "button", "aria-pressed": "false", title: `Training sample ${pair.index}: ${percent(pair.share)} of all ${why.words.share[pair.score >= 0 ? 0 : 1]}`, onclick: choose },
+      sampleView(pair.sample, words, maps ? pair.train_map : null, why.full.train),
       h("span", { class: "facts" },
         h("span", { class: "label" }, pair.differs ? h("span", { title: why.words.other }, "≠ ") : null, label),
         h("span", { class: `score ${side(pair.score)}-ink` }, scored(pair)),
-        h("span", { class: "share", "--share": pair.share }),
-        h("span", { class: "quiet" }, `${percent(pair.share)} of all ${why.words.share[pair.score >= 0 ? 0 : 1]}, sample ${pair.index}`),
         pair.alike.length ? h("span", { class: "quiet", title: `samples ${pair.alike.join(", ")}` }, pair.alike_words) : null,
-        why.other_scores ? h("span", { class: "quiet other-score", title: why.question === "made of" ? "How much higher the output is with this sample than without it" : "Its part of the logit" }, otherScore(pair, why)) : null,
-        why.question === "made of" && !why.n_members ? h("span", { class: "quiet stability" }) : null,
+        why.other_scores ? h("span", { class: "quiet other-score", title: made ? "How much higher the output is with this sample than without it" : "Its part of the logit" }, otherScore(pair, why)) : null,
+        made && !why.n_members ? h("span", { class: "quiet stability" }) : null,
         h("span", { class: "mark" }))));
-  drawMark(item, mark, names);
-  return item;
 }
 
 // What the output is made of: base value, labels, and groups of similar samples below each.
@@ -129,8 +119,7 @@ export function treeView(why) {
     : h("li", { class: "quiet" }, `${node.name} of ${samples(node.count)}: ${signed(node.score)}, ${percent(node.share)} of all groups`)));
   const base = tree.parts.filter((part) => part.level === "base"), others = tree.parts.filter((part) => part.level !== "base");
   const labels = () => others.map((node, i) => node.parts.length ? h("details", { open: i === 0 }, h("summary", {}, branch(node)), groups(node.parts)) : branch(node));
-  return h("section", { class: "tree" }, h("h3", {}, why.question === "made of" ? `What the ${new Name(tree.name)} is made of` : `By groups of samples: ${new Name(tree.name)}`),
-    h("p", { class: "quiet" }, ...glossed(tree.words)), base.map(branch), others.some((node) => node.level === "group") ? groups(others) : labels(), branch(tree));
+  return h("section", { class: "tree" }, h("p", { class: "quiet" }, ...glossed(tree.words)), base.map(branch), others.some((node) => node.level === "group") ? groups(others) : labels(), branch(tree));
 }
 
 // Both samples of a pair side by side, with their maps.
@@ -161,7 +150,7 @@ function partly(pair, why, names) {
 export function stabilityWords(stability, index, short = false) {
   const among = stability?.among[index];
   if (among === undefined) return "";
-  return short ? `top ${stability.k} in ${among} of ${stability.halves} halves`
+  return short ? `${among} of ${stability.halves} halves`
     : `Among the top ${stability.k} in ${among} of the ${stability.halves} random halves of the training set that hold it.`;
 }
 

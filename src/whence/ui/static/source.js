@@ -1,5 +1,7 @@
 // The page's data, from the server or from the page itself.
 
+import { keptInTab } from "./changelist.js";
+
 const embedded = document.getElementById("data");
 const stored = embedded ? whole(JSON.parse(embedded.textContent)) : null;
 
@@ -39,6 +41,7 @@ export const source = stored ? {
   rank: async () => null,
   compareTests: async () => null,
   classes: async (offset, limit) => ({ ...stored.classes, rows: stored.classes.rows.slice(offset, offset + limit) }),
+  ...keptInTab(`whence ${stored.info.title} ${stored.info.n_train}`),
 } : {
   live: true,
   answersBoth: true,
@@ -59,6 +62,14 @@ export const source = stored ? {
   fitEffects: (onProgress) => stream("api/effects", "", onProgress),
   stopEffects: () => ask("api/effects/stop", { method: "POST", body: "" }),
   solveAt: (C, onProgress) => stream(`api/path?${new URLSearchParams({ C })}`, "", onProgress),
+  confusion: () => ask("api/confusion"),
+  changes: () => ask("api/changes"),
+  addChange: (entry) => send("api/changes", entry),
+  undoChange: () => send("api/changes/undo"),
+  forgetChange: (id) => send(`api/changes/${id}/remove`),
+  clearChanges: () => send("api/changes/clear"),
+  firstOrder: () => send("api/whatif/first", { saved: true }),
+  exported: async () => (await request("api/export")).blob(),
   whatIf: (question, onProgress) => stream("api/whatif", JSON.stringify(question), onProgress),
   hasConcepts: (why) => why.test !== null && why.question === "made of" && why.against === null && !why.n_members,
   concepts: (why, pair) => ask(`api/tests/${why.test}/concepts?${new URLSearchParams({ pair: pair.index, target: why.target, C: why.C })}`),
@@ -95,6 +106,8 @@ async function request(path, options = {}) {
 }
 
 const ask = async (path, options) => (await request(path, options)).json();
+
+const send = (path, body = {}) => ask(path, { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } });
 
 // Read lines of JSON: progress, then a result or an error.
 async function stream(path, body, onProgress) {

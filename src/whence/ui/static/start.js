@@ -1,10 +1,10 @@
-// The start page: what was loaded, and where to begin.
+// The start page: the most useful things to do with this model, its confusions, and what was loaded.
 
 import { addressOf } from "./address.js";
 import { Name, count, glossed, h, percent, progress, replace, short } from "./dom.js";
 import { sampleView } from "./maps.js";
 
-const FIRST = 8; // tests per shelf
+const FIRST = 6; // samples per task
 
 function size(bytes) {
   const unit = ["bytes", "kB", "MB", "GB"], at = Math.min(3, Math.floor(Math.log10(Math.max(bytes, 1)) / 3));
@@ -33,34 +33,62 @@ export class StartView {
   show() {
     if (this.drawn) return;
     this.drawn = true;
-    const { info } = this, to = (part) => addressOf(info, part);
-    const random = h("a", { href: to({}), onclick: (event) => this.random(event) }, "a random test");
-    replace(this.box, h("div", { class: "start" },
-      h("section", { class: "loaded", "aria-label": "What was loaded" }, h("h2", {}, "What was loaded"),
-        h("dl", {}, loaded(info).map(([name, words]) => h("div", {}, h("dt", {}, name), h("dd", {}, ...glossed(words)))))),
-      h("section", { class: "begin" }, h("h2", {}, "Where to begin"),
-        info.label_kind === "number" || info.accuracy === null ? null : this.shelf("Wrong predictions", `${count(info.n_wrong)} of ${count(info.n_tests)}`, { wrong: true }),
-        info.label_kind === "number" ? null : this.shelf("Least certain", "lowest probability of the predicted class", { order: "least certain" }),
-        info.compares ? this.shelf("Novel samples", "unlike the training data", { novel: true }) : null,
-        info.n_differing ? this.shelf("The surrogate disagrees", `${count(info.n_differing)} of ${count(info.n_tests)}: the surrogate predicts another class than the model`, { disagree: true }) : null,
-        h("p", {}, "Or ", random, info.label_kind === "class" && !info.note ? [", ", h("a", { href: to({ tab: "audit" }) }, "labels that may be wrong"), ", ", h("a", { href: to({ tab: "classes" }) }, "classes and confusions"), ", ",
-          h("a", { href: to({ tab: "concepts" }) }, "concepts"), ", ", h("a", { href: to({ tab: "whatif" }) }, "what would change without some samples")] : null, ".",
-          " ", h("span", { class: "quiet" }, "Keys: press ", h("kbd", {}, "?"), ".")),
-        info.note ? h("p", { class: "quiet" }, info.note) : null)));
+    const { info, source } = this, to = (part) => addressOf(info, part), classes = info.label_kind === "class", link = (part, words) => h("a", { href: to(part) }, words);
+    const right = info.accuracy === null ? "" : info.label_kind === "number" ? `R² ${info.accuracy.toFixed(2)} on` : `${percent(info.accuracy)} right on`;
+    replace(this.box,
+      h("p", { class: "lead" }, h("b", {}, `${right} ${count(info.n_tests)} test samples`.trim()), `, explained by ${count(info.n_train)} training samples. What do you want to look at?`),
+      h("div", { class: "tasks" },
+        info.label_kind === "number" || info.accuracy === null ? this.tests("Least certain", { order: "least certain" }, "The predictions with the lowest probability.")
+          : this.tests("Wrong predictions", { wrong: true }, "See which training samples they come from."),
+        classes && !info.withheld.audit ? this.labels() : null,
+        info.compares ? this.tests("Inputs unlike the training data", { novel: true }, "Predictions that no training sample resembles.") : null),
+      classes && info.accuracy !== null ? this.confusion() : null,
+      h("section", { class: "also" }, h("h2", {}, "More"), h("ul", {},
+        h("li", {}, h("a", { href: to({}), onclick: (event) => this.random(event) }, "a random test")),
+        info.label_kind === "number" ? null : h("li", {}, link({ query: { order: "least certain" } }, "least certain predictions first")),
+        info.n_differing ? h("li", {}, link({ query: { disagree: true } }, `${count(info.n_differing)} tests on which the surrogate disagrees`)) : null,
+        classes && !info.note ? [h("li", {}, link({ tab: "classes" }, "classes compared")), h("li", {}, link({ tab: "concepts" }, "concepts")), h("li", {}, link({ tab: "whatif" }, "what would change with other training samples"))] : null),
+      info.note ? h("p", { class: "quiet" }, info.note) : null),
+      h("details", { class: "loaded more" }, h("summary", {}, "What was loaded"), h("dl", {}, loaded(info).map(([name, words]) => h("div", {}, h("dt", {}, name), h("dd", {}, ...glossed(words)))))));
   }
 
-  // The first tests of a list, and a link to all of them.
-  shelf(title, words, query) {
-    const box = h("div", { class: "shelf" }, h("p", { class: "busy" }, "Looking …")), more = h("span", { class: "quiet" }, words);
-    const ready = query.novel ? this.source.compareTests(progress(box, "Comparing with the training set")) : Promise.resolve();
-    ready.then(() => this.source.tests({ offset: 0, limit: FIRST, label: "", predicted: "", search: "", ...query })).then(({ rows, total }) => {
-      replace(box, rows.length ? rows.map((row) => h("a", { href: addressOf(this.info, { test: row.index, query }), class: "spine" },
-        sampleView(row.sample, `Test sample ${row.index}`), h("b", {}, new Name(row.verdict.predicted)),
-        row.verdict.right === false ? h("span", { class: "quiet" }, "is ", new Name(row.verdict.truth)) : row.probability === null ? null : h("span", { class: "quiet" }, percent(row.probability))))
-        : h("p", { class: "quiet" }, "none"));
-      if (query.novel) more.textContent = `${count(total)} of ${count(this.info.n_tests)}: ${words}`;
+  task(title, part, words) {
+    const number = h("b", { class: "number" }, "…"), box = h("div", { class: "thumbs" });
+    const draw = (total, views) => { number.textContent = count(total); replace(box, views); };
+    const failed = (error) => replace(box, h("p", { class: "error" }, error.message));
+    const card = h("section", { class: "task" }, h("a", { href: addressOf(this.info, part) }, number, h("h2", {}, title)), h("p", { class: "quiet" }, words), box);
+    return { card, box, draw, failed };
+  }
+
+  tests(title, query, words) {
+    const { card, box, draw, failed } = this.task(title, { query }, words), { source, info } = this;
+    const ready = query.novel ? source.compareTests(progress(box, "Comparing with the training set")) : Promise.resolve();
+    ready.then(() => source.tests({ offset: 0, limit: FIRST, label: "", predicted: "", search: "", ...query })).then(({ rows, total }) => draw(total, rows.map((row) =>
+      h("a", { href: addressOf(info, { test: row.index, query }), class: "spine" }, sampleView(row.sample, `Test sample ${row.index}`),
+        h("span", {}, h("b", {}, new Name(row.verdict.predicted)), row.verdict.right === false ? [h("br"), h("span", { class: "quiet" }, "is ", new Name(row.verdict.truth))] : null)))), failed);
+    return card;
+  }
+
+  labels() {
+    const { card, box, draw, failed } = this.task("Labels to check", { tab: "audit" }, "Training samples whose label is more likely wrong than right."), { source, info } = this;
+    source.rank(progress(box, "Ranking labels")).then(() => source.audit(0, FIRST)).then(({ likely_wrong, rows }) => draw(likely_wrong, rows.map((row) =>
+      h("a", { href: addressOf(info, { tab: "audit" }), class: "spine" }, sampleView(row.sample, `Training sample ${row.index}`),
+        h("span", {}, h("b", {}, new Name(info.classes[row.label])), h("br"), h("span", { class: "quiet" }, row.suggested === row.label ? "unlike its class" : ["is it ", new Name(info.classes[row.suggested]), "?"]))))), failed);
+    return card;
+  }
+
+  // The confusion matrix; each cell opens its tests.
+  confusion() {
+    const { info } = this, box = h("section", { class: "confusion" }, h("h2", {}, "Confusion matrix"), h("p", { class: "busy" }, "Loading …"));
+    this.source.confusion().then(({ classes, counts, omitted }) => {
+      const most = Math.max(1, ...counts.flatMap((row, i) => row.filter((_, j) => i !== j))), name = (c) => new Name(info.classes[c]);
+      const cell = (n, i, j) => h("td", { class: i === j ? "hit" : n ? "miss" : "", "--strength": i === j ? 0 : n / most }, n ? h("a", { href: addressOf(info, { query: { label: String(classes[i]), predicted: String(classes[j]) } }),
+        "aria-label": `${count(n)} tests labelled ${name(classes[i])}, predicted ${name(classes[j])}` }, count(n)) : null);
+      replace(box, h("h2", {}, "Confusion matrix"), h("p", { class: "quiet" }, "Rows are true labels, columns predictions. A number opens its tests.", omitted ? ` The ${count(classes.length)} classes with the most errors; ${count(omitted)} others are left out.` : ""),
+        h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, h("td", {}), classes.map((c) => h("th", { scope: "col" }, h("span", {}, name(c)))))),
+          h("tbody", {}, counts.map((row, i) => h("tr", {}, h("th", { scope: "row" }, name(classes[i])), row.map((n, j) => cell(n, i, j))))))));
     }, (error) => replace(box, h("p", { class: "error" }, error.message)));
-    return h("section", { class: "first" }, h("h3", {}, h("a", { href: addressOf(this.info, { query }) }, title), " ", more), box);
+    return box;
   }
 
   async random(event) {
