@@ -459,6 +459,7 @@ def test_a_report_from_disk(visit: Any, report: str, explorer: Explorer) -> None
     expect(page.locator(".chart")).to_have_count(2)
     expect(page.locator(".card")).to_have_count(6)
     assert page.locator("#upload, #target, #tray").count() == 0
+    expect(page.locator("#strip")).to_be_hidden()
     page.click("#tests [data-test='4']")
     expect(title(page)).to_have_text("Test sample 4")
     strongest = explorer.explain(4, 3)["pairs"][0]["index"]

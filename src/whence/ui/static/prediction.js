@@ -13,6 +13,8 @@ export class PredictionView {
   constructor(box, source, info, names, changes, actions) {
     Object.assign(this, { box, source, info, names, changes, actions, why: null, chosen: null, stability: null, typicality: null });
     this.pair = h("section", { id: "pair", "aria-label": "Pair", hidden: true });
+    this.strip = h("section", { id: "strip" });
+    this.conceptsOf = h("details", { class: "more" }, h("summary", {}, "Concepts of a pair"), this.strip);
     changes?.listen(() => this.drawMarks());
   }
 
@@ -34,11 +36,12 @@ export class PredictionView {
       h("div", { class: "bar-of" }, this.questions(), this.mapsSwitch(state)),
       info.note ? h("p", { class: "quiet reach" }, info.note) : null,
       h("div", { class: maps ? "sides mapped-sides" : "sides" }, this.side(0, "for", "▲", maps), this.side(1, "against", "▼", maps)),
-      this.pair, h("section", { id: "strip" }),
+      this.pair, this.conceptsOf,
       fold("details", "Details: certificate, sums, settings", h("div", { class: "two" }, h("div", {}, certificate(why), balance(why)), h("div", {}, this.settings(state), why.n_members ? null : h("div", { id: "typicality" }))), charts(why)),
       why.tree ? fold("groups", "Groups of similar training samples", treeView(why)) : null);
     roving(box.querySelector(".sides"), ".card button")();
     this.show(why.pairs.find((pair) => pair.index === state.pair) ?? null);
+    Object.assign(this.conceptsOf, { hidden: true, open: false });
     if (!source.live && why.pairs[0]) this.concepts(why.pairs[0]);
     if (focus) place(focus)?.focus({ preventScroll: true });
   }
@@ -151,13 +154,15 @@ export class PredictionView {
     replace(place("sentence"), summary(this.why, this.typicality?.check, this.stability?.check));
   }
 
-  async concepts(pair, scroll = false) {
-    const box = place("strip"), { why } = this;
+  // Show the concepts that both samples of a pair share; a report has those of the strongest pair, folded.
+  async concepts(pair, open = false) {
+    const { why, strip, conceptsOf } = this;
     if (!this.source.hasConcepts(why, pair)) return;
-    if (scroll) replace(box, h("p", { class: "busy", role: "status" }, "Computing the concepts that both samples share …"));
+    Object.assign(conceptsOf, { hidden: false, open });
+    replace(strip, h("p", { class: "busy", role: "status" }, "Computing the concepts that both samples share …"));
     try {
-      replace(box, conceptStrip(await this.source.concepts(why, pair)));
-    } catch (error) { fail(box, error); }
-    if (scroll) box.scrollIntoView({ block: "nearest" });
+      replace(strip, conceptStrip(await this.source.concepts(why, pair)));
+    } catch (error) { fail(strip, error); }
+    if (open) conceptsOf.scrollIntoView({ block: "nearest" });
   }
 }
