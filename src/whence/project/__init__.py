@@ -2,5 +2,7 @@
 
 from whence.project.configuration import NAMES, READING, SUFFIX, Configuration
 from whence.project.project import Project
+from whence.project.work_records import Entry, Marks, Slice
+from whence.project.worklist import Worklist
 
-__all__ = ["NAMES", "READING", "SUFFIX", "Configuration", "Project"]
+__all__ = ["NAMES", "READING", "SUFFIX", "Configuration", "Entry", "Marks", "Project", "Slice", "Worklist"]
