@@ -27,7 +27,7 @@ def explainer() -> Any:
 
 
 def work(explainer: Any, folder: Path) -> Worklist:
-    return Worklist.next_to(explainer, folder / "x.whence", n_tests=10)
+    return Worklist(explainer, folder / "x.whence.work.json", n_tests=10)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -109,7 +109,7 @@ def test_slices(explainer: Any, tmp_path: Path) -> None:
     assert list_.members("dark rooms", "training").tolist() == [5, 6, 7, 8]
     with pytest.raises(InvalidInputError, match="which is of tests"):
         list_.members("night", "training")
-    more = Worklist.next_to(explainer, tmp_path / "x.whence", n_tests=11)
+    more = Worklist(explainer, tmp_path / "x.whence.work.json", n_tests=11)
     with pytest.raises(InvalidInputError, match="was made of 10 tests"):
         more.members("night", "tests")
     list_.delete_slice("night")
@@ -208,7 +208,7 @@ def test_a_truncated_file_is_refused(explainer: Any, tmp_path: Path, text: str) 
 
 
 def test_a_file_that_cannot_be_written_changes_nothing(explainer: Any, tmp_path: Path) -> None:
-    list_ = Worklist.next_to(explainer, tmp_path / "gone" / "x.whence")
+    list_ = Worklist(explainer, tmp_path / "gone" / "x.whence.work.json")
     with pytest.raises(StoreError, match="cannot be written"):
         list_.add("remove", [1])
     assert not list_.entries

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -90,11 +90,6 @@ class Worklist:
         self._before: list[tuple[Entry, ...]] = []
         self._marks: Marks | None = None
         self._read()
-
-    @classmethod
-    def next_to(cls, explainer: Attributor, file: Path, n_tests: int = 0) -> Self:
-        """Open the list next to an explainer's file; one that is not there begins empty."""
-        return cls(explainer, file.with_name(file.name + WORK), n_tests)
 
     # The change list
 
