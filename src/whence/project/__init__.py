@@ -2,5 +2,19 @@
 
 from whence.project.configuration import NAMES, READING, SUFFIX, Configuration
 from whence.project.project import Project
+from whence.project.work_records import ACTIONS, Action, Entry, Marks, Slice
+from whence.project.worklist import Worklist
 
-__all__ = ["NAMES", "READING", "SUFFIX", "Configuration", "Project"]
+__all__ = [
+    "ACTIONS",
+    "NAMES",
+    "READING",
+    "SUFFIX",
+    "Action",
+    "Configuration",
+    "Entry",
+    "Marks",
+    "Project",
+    "Slice",
+    "Worklist",
+]

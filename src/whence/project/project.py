@@ -31,6 +31,7 @@ from whence.features import FeatureBank, Novelty, as_float32, extract
 from whence.methods import Attributor, Effects, TopK, load
 from whence.model.inputs import check_batch, to_model
 from whence.project.configuration import READING, SUFFIX, Configuration
+from whence.project.worklist import WORK, Worklist
 
 if TYPE_CHECKING:
     from whence.attribution.base import Attributor
@@ -61,7 +62,8 @@ class Project:
         self.attributor: Any = attributor
         self._tests = tests
         self._train_bank: FeatureBank | None = None
-        self._reading = threading.Lock()
+        self._reading, self._opening = threading.Lock(), threading.Lock()
+        self._work: Worklist | None = None
 
     @classmethod
     def open(
@@ -194,6 +196,16 @@ class Project:
             data = self.configuration.training(extractor.model, self.path.resolve().parent, method.task_)
         effects.fit(extractor.model, data, layer=extractor.layer, class_names=method.class_names_, **reading)
         return Project(self.path, self.configuration, effects, self._tests, labelled=self.labelled)
+
+    @property
+    def work(self) -> Worklist:
+        """The change list and the slices: saved next to the explainer's file, or in memory without one."""
+        with self._opening:
+            if self._work is None:
+                n_tests = 0 if self._tests is None else len(self._tests)
+                saved = self.path.with_name(self.path.name + WORK) if self.path.is_file() else None
+                self._work = Worklist(self.attributor, saved, n_tests)
+            return self._work
 
     @property
     def train_bank(self) -> FeatureBank:

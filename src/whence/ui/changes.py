@@ -11,7 +11,7 @@ from whence.core.arrays import Doubles, Ints
 from whence.errors import InvalidInputError
 from whence.methods import DualDA, Effects
 from whence.ui.explorer import Explorer
-from whence.ui.requests import Answer, Changes, Group, WhatIfRequest
+from whence.ui.requests import Answer, Changes, WhatIfRequest, Which
 
 _LISTED = 200
 """Changed tests to list; the others are only counted."""
@@ -27,8 +27,8 @@ class Resolved(NamedTuple):
 def resolve(explorer: Explorer, asked: Changes) -> Resolved:
     """Find the samples that a request names one by one, by class, by search or by the audit.
 
-    If a sample is named several times, the first mention counts, and samples named one by one come first.
-    A new label that equals the present one is ignored.
+    If a sample is named several times, the first mention counts: samples named one by one come first, then
+    groups, then the saved list. A new label that equals the present one is ignored.
     """
     if not explorer.task.has_classes:
         raise InvalidInputError(
@@ -39,24 +39,29 @@ def resolve(explorer: Explorer, asked: Changes) -> Resolved:
     for index, label in asked.relabel.items():
         new.setdefault(index, label)
     for group in asked.groups:
-        places, suggested = _members(explorer, group)
+        places, suggested = members(explorer, group)
         for place, other in zip(places.tolist(), suggested.tolist(), strict=True):
             new.setdefault(place, other if group.to == "suggested" else group.to)
+    if asked.saved:
+        marks = explorer.project.work.marks()
+        for index, to in (*marks.relabel.items(), *((index, None) for index in marks.remove)):
+            new.setdefault(index, to)
     named = {index: label for index, label in new.items() if label is not None}
     same = {index for index, label in named.items() if 0 <= index < len(labels) and labels[index] == label}
     remove = [index for index, label in new.items() if label is None]
     return Resolved(remove, {index: label for index, label in named.items() if index not in same})
 
 
-def _members(explorer: Explorer, group: Group) -> tuple[Ints, Ints]:
+def members(explorer: Explorer, group: Which) -> tuple[Ints, Ints]:
     """Return the indices of a group's samples, and their suggested (else present) labels."""
     labels = explorer.project.explainer.labels_
     if group.by == "wrong labels":
         ranking = explorer.solved.wrong_labels.result()
-        chosen = ranking.likely
+        chosen = ranking.likely if group.above is None else ranking.scores > group.above
         return ranking.indices[chosen], ranking.suggested[chosen]
-    label = None if group.label is None else explorer.check_class("label", group.label)
-    places = explorer.training.fitting(label, group.search)
+    if group.label is not None:
+        explorer.check_class("label", group.label)
+    places = explorer.training.fitting(group)
     return places, labels[places]
 
 

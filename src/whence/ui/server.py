@@ -36,6 +36,7 @@ from whence.ui.explorer import Explorer
 from whence.ui.pages import live_look, live_page, report_page
 from whence.ui.routes import add_routes
 from whence.ui.solved import compares
+from whence.ui.work_routes import add_work_routes
 from whence.ui.writing import Writing, add_writing
 
 MOST_BYTES = 8 << 20
@@ -115,6 +116,7 @@ def create_app(explorer: Explorer, *, hosts: tuple[str, ...], token: str | None 
         tests(lambda: live_page(explorer))
 
     add_routes(app, explorer)
+    add_work_routes(app, explorer)
     return app
 
 

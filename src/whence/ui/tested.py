@@ -11,6 +11,7 @@ import torch
 
 from whence.attribution.base import Attributor
 from whence.attribution.members import together
+from whence.core.arrays import Ints
 from whence.data import TrainingSet
 from whence.features import FeatureBank, as_float32
 from whence.pages.pictures import as_small_view
@@ -19,7 +20,7 @@ from whence.project import Project
 from whence.relevance.sources import floating
 from whence.svm.likeness import explained
 from whence.tasks import Verdict
-from whence.ui.requests import Answer, Wanted
+from whence.ui.requests import Answer, TestFilters, Wanted
 from whence.ui.solved import Surrogates
 
 _COMPARED = 256  # tests per batch when they are compared with the training set
@@ -190,14 +191,14 @@ class Tested:
 
     def rows(self, wanted: Wanted) -> Answer:
         """Return a page of the matching test samples, with small pictures."""
-        places = np.flatnonzero(self._fitting(wanted))
+        places = self.fitting(wanted)
         if wanted.order == "least certain":
             places = places[np.argsort(self.certainty[places], kind="stable")]
         page = places[wanted.offset : wanted.offset + wanted.limit].tolist()
         return {"total": len(places), "rows": self.summaries(page)}
 
-    def _fitting(self, wanted: Wanted) -> Any:
-        """Return which tests (M,) match; a search is an index or part of a true or predicted class's name."""
+    def fitting(self, wanted: TestFilters) -> Ints:
+        """Return the tests that match; a search is an index or part of a true or predicted class's name."""
         fits, (true, predicted) = self.valid.copy(), self.on
         for c, on in ((wanted.label, true), (wanted.predicted, predicted)):
             if c is not None:
@@ -208,6 +209,10 @@ class Tested:
             fits &= self.differs
         if wanted.novel:
             fits &= self.novel
+        if wanted.slice is not None:
+            within = np.zeros(len(fits), bool)
+            within[self.project.work.members(wanted.slice, "tests")] = True
+            fits &= within
         if word := wanted.search.strip().casefold():
             meant = np.array([word in name.casefold() for name in self.names])
             matches = (true & meant).any(1) | (predicted & meant).any(1)
@@ -218,7 +223,7 @@ class Tested:
             if word.isdecimal() and len(word) < 18:
                 matches |= np.arange(len(fits)) == int(word)
             fits &= matches
-        return fits
+        return np.flatnonzero(fits)
 
     def summaries(self, indices: Sequence[int]) -> list[Answer]:
         """Return one record per test sample; ``novel`` is None until computed: the list does not wait."""

@@ -14,7 +14,7 @@ from whence.data.items import split
 from whence.errors import InvalidInputError
 from whence.project import Project
 from whence.surrogate.identity import check_training
-from whence.ui.requests import Answer, WantedTraining
+from whence.ui.requests import Answer, TrainingFilters, WantedTraining
 from whence.ui.solved import Surrogates
 from whence.ui.tested import samples_of
 
@@ -40,7 +40,7 @@ class Trained:
 
     def rows(self, wanted: WantedTraining) -> Answer:
         """Return a page of the matching training samples."""
-        places = self.fitting(wanted.label, wanted.search)
+        places = self.fitting(wanted)
         page = places[wanted.offset : wanted.offset + wanted.limit].tolist()
         labels, supports = self.project.explainer.labels_, set(self.project.explainer.support_.tolist())
         rows = [
@@ -49,15 +49,19 @@ class Trained:
         ]
         return {"total": len(places), "rows": rows}
 
-    def fitting(self, label: int | None, search: str) -> Ints:
-        """Return the indices of the training samples with a label that a search finds, ascending.
+    def fitting(self, wanted: TrainingFilters) -> Ints:
+        """Return the indices of the training samples that match, ascending.
 
         The search is indices such as ``3, 17, 40-60``, part of a class's name, or part of a text.
         """
         explainer = self.project.explainer
-        fits, word = explainer.used_.copy(), search.strip().casefold()
-        if label is not None:
-            fits &= explainer.labels_ == label
+        fits, word = explainer.used_.copy(), wanted.search.strip().casefold()
+        if wanted.label is not None:
+            fits &= explainer.labels_ == wanted.label
+        if wanted.slice is not None:
+            within = np.zeros(len(fits), bool)
+            within[self.project.work.members(wanted.slice, "training")] = True
+            fits &= within
         if word and _PLACES.fullmatch(word):
             fits &= _listed(word, len(fits))
         elif word:
