@@ -59,6 +59,11 @@ def test_the_last_entry_counts(explainer: Any, tmp_path: Path) -> None:
     assert marks.relabel == {3: 1, 4: 2}
     assert marks.of("keep").tolist() == [5], "a label that is there already is kept"
     assert marks.of("flag").tolist() == [0, 15]
+    list_.add("clear", "1-2, 15")
+    marks = list_.marks()
+    assert marks.remove == [6, 7, 8, 9]
+    assert marks.of("flag").tolist() == [0]
+    assert marks.entry[1] == 0
     again = work(explainer, tmp_path)
     assert again.entries == list_.entries
     assert again.marks().entry.tolist() == marks.entry.tolist()

@@ -7,7 +7,6 @@ from zipfile import ZipFile
 
 import numpy as np
 import pytest
-
 from sklearn.metrics import confusion_matrix
 
 from tests.helpers.browsing import CHROMIUM, expect, no_sideways_scrolling, served

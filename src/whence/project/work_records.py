@@ -15,8 +15,8 @@ from whence.core.checks import shown
 from whence.core.ranges import count_ranges, parse_ranges
 from whence.errors import InvalidInputError, StoreError
 
-Action = Literal["keep", "flag", "remove", "relabel"]
-"""keep: the label was checked and is right; flag: to be looked at again."""
+Action = Literal["keep", "flag", "remove", "relabel", "clear"]
+"""keep: the label was checked and is right; flag: to be looked at again; clear: nothing is said any more."""
 Of = Literal["training", "tests"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 
@@ -35,7 +35,7 @@ class Entry:
     Attributes
     ----------
     id : its number; numbers are not used again
-    action : "keep", "flag", "remove" or "relabel"
+    action : "keep", "flag", "remove", "relabel" or "clear"
     samples : ranges of indices by the new label, of all other actions under ""
     why, who, when : the reason, the author, date and time (UTC, ISO 8601)
     """
@@ -138,6 +138,9 @@ def replay(entries: tuple[Entry, ...], labels: Array) -> Marks:
                     f"The entries of a change list can name {MOST_NAMED:,} samples in all. Export the list "
                     "and clear it."
                 )
+            if one.action == "clear":
+                action[places], label[places], entry[places] = -1, -1, 0
+                continue
             action[places], label[places], entry[places] = ACTIONS.index(one.action), -1, one.id
             if one.action == "relabel":
                 same = labels[places] == int(c)

@@ -121,7 +121,8 @@ class Worklist:
 
         Parameters
         ----------
-        action : "keep" (the label was checked), "flag" (to be looked at again), "remove" or "relabel"
+        action : "keep" (the label was checked), "flag" (to be looked at again), "remove", "relabel", or
+            "clear" for samples of which nothing is said any more
         samples : indices, or text such as "3,17,40-60"
         label : for "relabel" the new class, or one per sample. A sample that has it already is kept
         why : the reason

@@ -123,7 +123,7 @@ export class ChangesView {
     h("button", { type: "button", "aria-label": `Take back: ${entryWords(entry, names)}`, onclick: () => act(changes.forget(entry.id)) }, "×"));
     const who = h("input", { id: "who", value: changes.who, maxlength: 100, autocomplete: "name", onchange: (event) => { changes.who = event.target.value.trim(); } });
     replace(this.entries, changes.entries.length ? [
-      h("p", {}, h("b", {}, countWords(changes) || "nothing changed"), h("span", { class: "quiet" }, changes.saved ? ` · saved in ${changes.saved}` : " · kept until the server ends")),
+      h("p", {}, h("b", {}, countWords(changes) || "nothing changed"), h("span", { class: "quiet" }, changes.saved ? ` · saved in ${changes.saved.split(/[\\/]/).at(-1)}` : " · kept until the server ends")),
       h("ol", { reversed: true }, changes.entries.toReversed().slice(0, PAGE).map(one), changes.entries.length > PAGE ? h("li", { class: "quiet" }, `… and ${count(changes.entries.length - PAGE)} earlier ones`) : null),
       h("p", { class: "tools" }, h("button", { type: "button", id: "undo-last", onclick: () => act(changes.undo()) }, "undo"), h("button", { type: "button", id: "clear-all", onclick: () => act(changes.clear()) }, "clear"),
         h("button", { type: "button", id: "export", class: "primary", onclick: () => act(this.source.exported().then((blob) => saveFile(blob, "corrected.zip"))) }, "export the corrected set")),
