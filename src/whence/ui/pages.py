@@ -21,7 +21,7 @@ from whence.ui.solved import compares, withheld
 
 SCRIPTS = (
     "dom", "address", "changelist", "maps", "source", "charts", "panels", "marking", "prediction", "audit",
-    "classes", "gallery", "start", "list", "changes", "keys", "main",
+    "classes", "gallery", "start", "list", "slices", "changes", "keys", "main",
 )  # fmt: skip
 """The page's modules; each imports only from those before it."""
 

@@ -7,9 +7,9 @@ const TICKS = ["wrong", "disagree", "novel"];
 
 // The state of an empty address.
 export const plain = () => ({
-  tab: "explore", test: null, pair: null, one: null, other: null, from: 0, maps: null,
+  tab: "explore", test: null, pair: null, one: null, other: null, from: 0, maps: null, slice: "",
   choice: { k: 5, target: null, against: null, C: null, question: "made of" },
-  query: { label: "", predicted: "", search: "", order: "number", wrong: false, disagree: false, novel: false, offset: 0 },
+  query: { label: "", predicted: "", search: "", order: "number", slice: "", wrong: false, disagree: false, novel: false, offset: 0 },
 });
 
 // The state that the address names; null or the default for what it does not name or what does not exist.
@@ -28,6 +28,7 @@ export function readAddress(info, hash = location.hash) {
   for (const name of ["label", "predicted"]) query[name] = whole(name, 0, last)?.toString() ?? "";
   for (const name of TICKS) query[name] = words.get(name) === "1";
   query.search = (words.get("search") ?? "").slice(0, 100);
+  (words.get("tab") === "whatif" ? found : query).slice = (words.get("slice") ?? "").slice(0, 80);
   query.order = words.get("order") === "least-certain" ? "least certain" : "number";
   query.offset = whole("skip") ?? 0;
   found.tab = tabOf(hash);
@@ -43,7 +44,7 @@ export function tabOf(hash = location.hash) {
 
 // The address of a state; ``part`` names what differs from the default.
 export function addressOf(info, part) {
-  const { tab, test, pair, one, other, from, maps, choice, query } = { ...plain(), ...part }, words = new URLSearchParams();
+  const { tab, test, pair, one, other, from, maps, slice, choice, query } = { ...plain(), ...part }, words = new URLSearchParams();
   const note = (name, value, plain) => { if (value !== plain && value !== null && value !== undefined) words.set(name, value); };
   note("tab", tab, "explore");
   note("test", test, null);
@@ -57,7 +58,9 @@ export function addressOf(info, part) {
   if (tab === "classes") { note("one", one, null); note("other", other, null); }
   note("from", from, 0);
   const list = { ...plain().query, ...query };
-  for (const name of ["label", "predicted", "search"]) note(name, list[name], "");
+  for (const name of ["label", "predicted", "search", "slice"]) note(name, list[name], "");
+  if (tab === "whatif") words.delete("slice");
+  if (tab === "whatif") note("slice", slice, "");
   for (const name of TICKS) note(name, list[name] ? 1 : null, null);
   note("order", list.order === "number" ? null : "least-certain", null);
   note("skip", list.offset, 0);

@@ -12,6 +12,7 @@ export class ChangesView {
     Object.assign(this, { box, source, info, names, changes, fitEffects, offset: 0, total: 0, picked: new Set(), asked: 0, rows: [], loading: true });
     this.search = h("input", { type: "search", id: "training-search", placeholder: info.kind === "text" ? "3, 17, 40-60 or words" : "3, 17, 40-60 or a class", maxlength: 200, autocomplete: "off", oninput: () => this.filter() });
     this.label = h("select", { id: "training-label", onchange: () => this.filter() }, h("option", { value: "" }, "any"), this.classes());
+    this.slice = h("select", { id: "training-slice", onchange: () => this.filter() });
     this.suspects = h("input", { type: "checkbox", id: "training-wrong", onchange: () => this.filter() });
     this.list = h("ol", { class: "training", "aria-label": "Training samples" });
     this.settle = roving(this.list, "button");
@@ -28,7 +29,7 @@ export class ChangesView {
     replace(box, h("h2", {}, "Changes to the training set"),
       h("div", { class: "two" },
         h("section", { "aria-label": "Training samples to change" }, h("h3", {}, "1. Mark training samples"),
-          h("div", { class: "filters" }, h("label", {}, "search ", this.search), h("label", {}, "label ", this.label),
+          h("div", { class: "filters" }, h("label", {}, "search ", this.search), h("label", {}, "label ", this.label), h("label", { class: "whole", hidden: true }, "slice ", this.slice),
             h("label", { class: "tick whole" }, this.suspects, " only labels that are likely wrong")),
           this.list, this.pages.box,
           h("p", { class: "tools" }, "Mark ", this.which, " as ", this.to, this.why, this.adding), this.wrong),
@@ -41,8 +42,14 @@ export class ChangesView {
     return this.names.map((name, c) => h("option", { value: c, title: name.whole }, `${words}${name}`));
   }
 
-  show() {
-    if (!this.rows.length) this.load();
+  // ``slice`` is the name of a slice to list.
+  async show(slice = "") {
+    const before = slice || this.slice.value, { slices } = await this.source.slices().catch(() => ({ slices: [] }));
+    const names = [...new Set([...slices.filter(({ of }) => of === "training").map(({ name }) => name), slice])].filter(Boolean);
+    replace(this.slice, h("option", { value: "" }, "any"), names.map((name) => h("option", { value: name }, name)));
+    this.slice.value = names.includes(before) ? before : "";
+    this.slice.parentElement.hidden = !names.length;
+    if (!this.rows.length || slice) this.load();
     this.predict();
   }
 
@@ -65,7 +72,7 @@ export class ChangesView {
     this.loading = this.adding.disabled = true; // what is listed is no longer what is chosen
     this.offset = Math.max(0, this.offset + step * PAGE);
     try {
-      const found = this.suspects.checked ? await this.suspected() : await this.source.training({ search: this.search.value, label: this.label.value, offset: this.offset, limit: PAGE });
+      const found = this.suspects.checked ? await this.suspected() : await this.source.training({ search: this.search.value, label: this.label.value, slice: this.slice.value, offset: this.offset, limit: PAGE });
       if (mine === this.asked) this.draw(found);
     } catch (error) { if (mine === this.asked) fail(this.list, error); }
   }
@@ -97,15 +104,15 @@ export class ChangesView {
       button.setAttribute("aria-pressed", this.picked.has(index) ? "true" : "false");
       button.querySelector(".mark").textContent = markWords(this.changes.of(index), this.names);
     }
-    const all = this.label.value !== "" || this.search.value.trim() !== "" || this.suspects.checked;
-    replace(this.which, h("option", { value: "all", disabled: !all, selected: !this.picked.size }, all ? `all ${count(this.total)}` : "all (choose a label or search first)"),
+    const all = this.label.value !== "" || this.search.value.trim() !== "" || this.slice.value !== "" || this.suspects.checked;
+    replace(this.which, h("option", { value: "all", disabled: !all, selected: !this.picked.size }, all ? `all ${count(this.total)}` : "all (choose a label, a search or a slice first)"),
       h("option", { value: "picked", disabled: !this.picked.size, selected: this.picked.size > 0 }, `the ${count(this.picked.size)} picked`));
     this.adding.disabled = this.loading || (!this.picked.size && !(all && this.total));
   }
 
   async add() {
     const { value } = this.to, action = value === "remove" || value === "keep" ? value : "relabel", label = action !== "relabel" ? null : value === "suggested" ? value : +value;
-    const group = this.suspects.checked ? { by: "wrong labels" } : { by: "samples", label: this.label.value === "" ? null : +this.label.value, search: this.search.value.trim() };
+    const group = this.suspects.checked ? { by: "wrong labels" } : { by: "samples", label: this.label.value === "" ? null : +this.label.value, search: this.search.value.trim(), ...(this.slice.value ? { slice: this.slice.value } : {}) };
     const picked = this.which.value === "picked" && label !== "suggested";
     replace(this.wrong);
     try {

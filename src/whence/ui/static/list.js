@@ -11,7 +11,7 @@ export class TestList {
     for (const id of ["label", "predicted"]) {
       place(id).append(h("option", { value: "" }, "any"), ...names.map((name, c) => h("option", { value: c, title: name.whole }, `${name}`)));
     }
-    for (const id of ["label", "predicted", "order"]) place(id).addEventListener("change", (event) => this.ask({ [id]: event.target.value }));
+    for (const id of ["label", "predicted", "order", "slice"]) place(id)?.addEventListener("change", (event) => this.ask({ [id]: event.target.value }));
     for (const id of ["wrong", "disagree", "novel"]) place(id).addEventListener("change", (event) => this.ask({ [id]: event.target.checked }));
     place("search").addEventListener("input", (event) => this.ask({ search: event.target.value }));
     place("search").addEventListener("keydown", async (event) => {
@@ -22,6 +22,7 @@ export class TestList {
     place("earlier").addEventListener("click", () => this.page(-1));
     place("later").addEventListener("click", () => this.page(1));
     place("unfilter").addEventListener("click", () => this.ask(plain().query));
+    place("save-slice")?.addEventListener("submit", (event) => { event.preventDefault(); this.saveSlice(); });
     this.settle = roving(place("tests"), "button");
     // Filters are folded where there is no room next to the list.
     const wide = matchMedia("(min-width: 56rem)"), fold = () => { place("filters").open = wide.matches; };
@@ -56,10 +57,35 @@ export class TestList {
   fill() {
     const { query } = this, none = plain().query;
     for (const id of ["label", "predicted", "order", "search"]) if (place(id).value !== query[id]) place(id).value = query[id];
+    this.drawSlices();
     for (const id of ["wrong", "disagree", "novel"]) place(id).checked = query[id];
     const n = Object.keys(none).filter((name) => name !== "offset" && query[name] !== none[name]).length;
     place("filtered").textContent = n ? ` (${n} on)` : "";
     place("unfilter").hidden = !n;
+    if (place("save-slice")) place("save-slice").hidden = !n;
+  }
+
+  // The slices of tests, as choices of a filter.
+  async drawSlices(known = this.slices) {
+    const box = place("slice");
+    if (!box) return;
+    this.slices = known ?? (await this.source.slices().catch(() => ({ slices: [] }))).slices.filter((one) => one.of === "tests");
+    const all = [...new Set([...this.slices.map(({ name }) => name), this.query.slice])].filter(Boolean);
+    replace(box, h("option", { value: "" }, "any"), all.map((name) => h("option", { value: name }, name)));
+    box.value = this.query.slice;
+    box.parentElement.hidden = !all.length;
+  }
+
+  // Name the tests that the filters leave.
+  async saveSlice() {
+    const { offset, order, ...filters } = this.query, chosen = Object.fromEntries(Object.entries(filters).filter(([, value]) => value !== "" && value !== false).map(([name, value]) => [name, name === "label" || name === "predicted" ? +value : value]));
+    const name = place("slice-name").value.trim(), line = place("slice-saved");
+    try {
+      const { slices } = await this.source.saveSlice({ name, of: "tests", filters: chosen });
+      place("slice-name").value = "";
+      line.textContent = `Saved as ${name}.`;
+      this.drawSlices(slices.filter((one) => one.of === "tests"));
+    } catch (error) { line.textContent = error.message; }
   }
 
   async load() {

@@ -183,7 +183,7 @@ function openView(name) {
 function turn(name, over = false) {
   openView(name);
   const { one, other, from, views } = state;
-  if (state.tab === "classes") views.classes?.show(one, other, from); else views[state.tab]?.show(from);
+  if (state.tab === "classes") views.classes?.show(one, other, from); else views[state.tab]?.show(state.tab === "whatif" ? state.slice : from);
   state.tray?.follow(state.tab, state.why);
   if (state.tab === "explore") ensure(over);
 }

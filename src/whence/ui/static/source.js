@@ -49,7 +49,7 @@ export const source = stored ? {
   info: () => ask("api/info"),
   tests: (query) => {
     const words = new URLSearchParams({ offset: query.offset, limit: query.limit });
-    for (const name of ["label", "predicted", "search"]) if (query[name] !== "") words.set(name, query[name]);
+    for (const name of ["label", "predicted", "search", "slice"]) if (query[name]) words.set(name, query[name]);
     for (const name of ["wrong", "disagree", "novel"]) if (query[name]) words.set(name, "true");
     if (query.order) words.set("order", query.order);
     return ask(`api/tests?${words}`);
@@ -68,6 +68,10 @@ export const source = stored ? {
   undoChange: () => send("api/changes/undo"),
   forgetChange: (id) => send(`api/changes/${id}/remove`),
   clearChanges: () => send("api/changes/clear"),
+  slices: () => ask("api/slices"),
+  compareSlices: (names) => ask(`api/slices/compare?${new URLSearchParams(names.map((name) => ["names", name]))}`),
+  saveSlice: (slice) => send("api/slices", slice),
+  deleteSlice: (name) => send(`api/slices/${encodeURIComponent(name)}/delete`),
   firstOrder: () => send("api/whatif/first", { saved: true }),
   exported: async () => (await request("api/export")).blob(),
   whatIf: (question, onProgress) => stream("api/whatif", JSON.stringify(question), onProgress),
@@ -79,8 +83,8 @@ export const source = stored ? {
   classes: (offset, limit) => ask(`api/classes?offset=${offset}&limit=${limit}`),
   compare: (one, other, onProgress) => stream(`api/comparison?${new URLSearchParams(other === null ? { one } : { one, other })}`, "", onProgress),
   gallery: (offset, limit, onProgress) => stream(`api/gallery?offset=${offset}&limit=${limit}`, "", onProgress),
-  training: ({ search, label, offset, limit }) => {
-    const words = new URLSearchParams({ offset, limit, search });
+  training: ({ search, label, slice, offset, limit }) => {
+    const words = new URLSearchParams({ offset, limit, search, ...(slice ? { slice } : {}) });
     if (label !== "") words.set("label", label);
     return ask(`api/training?${words}`);
   },
