@@ -189,6 +189,7 @@ RULES: dict[str, Arg | None] = {
     "relabel": Arg(things.RELABEL, lambda: {0: 1}),
     "*.effect_of.remove": need(things.INDICES, lambda: [1, 2]),
     "*.first_order.remove": need(things.INDICES, lambda: [1, 2]),
+    "*.logit_changes.remove": need(things.INDICES, lambda: [1, 2]),
     "*.first_order.corrected": Arg(kinds.FLAG, lambda: False, True),
     "*.find_flips.limit": Arg(kinds.count(), lambda: 2),
     "training_features": TRAINING,

@@ -71,6 +71,23 @@ def test_first_order_alone_is_a_derivative_and_solves_nothing(monkeypatch: pytes
     np.testing.assert_allclose(found, (sides[0] - sides[1]) / (2 * step), atol=1e-3)
 
 
+def test_changes_of_all_logits_are_a_derivative():
+    explainer = fitted()
+    found = explainer.logit_changes(features=TESTS, remove=[3, 17])
+    step, sides = 1e-3, []
+    both = [np.c_[some.astype(np.float64), np.full(len(some), explainer.constant_)] for some in (X, TESTS)]
+    for sign in (1, -1):
+        weights = np.ones(N)
+        weights[[3, 17]] -= sign * step
+        model = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-10, max_iter=20_000)
+        sides.append(both[1] @ model.fit(both[0], Y, sample_weight=weights).coef_.T)
+    np.testing.assert_allclose(found, (sides[0] - sides[1]) / (2 * step), atol=1e-3)
+    given = explainer.logit_changes(features=TESTS, remove=[3, 17], training_features=X)
+    np.testing.assert_allclose(found, given, atol=1e-6)
+    one = explainer.first_order(features=TESTS, target=1, relabel={5: 2}, training_features=X)
+    np.testing.assert_allclose(explainer.logit_changes(features=TESTS, relabel={5: 2})[:, 1], one, atol=1e-6)
+
+
 @pytest.mark.parametrize("output", ["logit", "margin", "log_prob"])
 def test_other_outputs_are_taken_of_the_same_surrogates(output):
     explainer = fitted(output=output)

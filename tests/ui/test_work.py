@@ -172,3 +172,39 @@ def test_a_list_outlives_the_server(tmp_path: Path) -> None:
     assert refused.status_code == 422
     assert "another training set" in refused.text
     assert opened().get("/api/training").status_code == 200, "the rest of the page still works"
+
+
+def test_first_order_is_answered_at_once(desk: Any, explorer: Explorer) -> None:
+    fresh = connect(Explorer(explorer.project))
+    waits = post(fresh, "/api/whatif/first", {"remove": [1]})
+    assert (waits["ready"], waits["start"], waits["n_removed"]) == (False, "/api/effects", 1)
+    assert "POST /api/effects" in waits["words"]
+
+    effects = explorer.solved.effects.result()
+    gone, new = list(range(0, 60, 3)), {1: 2, 4: 0}
+    post(desk, "/api/changes", {"action": "remove", "samples": gone})
+    answer = post(desk, "/api/whatif/first", {"saved": True, "relabel": new})
+    x, y = pictures(M, 1)
+    logits = effects.decision_function(x).double().numpy()
+    order = np.argsort(-logits, axis=1, kind="stable")
+    columns = answer["tests"]
+    assert (columns["class"], columns["runner_up"]) == (order[:, 0].tolist(), order[:, 1].tolist())
+    moves = np.stack(
+        [effects.effect_of(x, c, remove=gone, relabel=new).first_order for c in range(3)], axis=1
+    )
+    rows = np.arange(M)
+    assert columns["change"] == pytest.approx(moves[rows, order[:, 0]], rel=1e-3, abs=1e-6)
+    assert columns["change_runner_up"] == pytest.approx(moves[rows, order[:, 1]], rel=1e-3, abs=1e-6)
+    after = (logits + moves).argmax(1)
+    flips = np.flatnonzero(after != order[:, 0])
+    assert len(flips) > 0
+    assert [(one["index"], one["class_after"]) for one in answer["changed"]] == [(i, after[i]) for i in flips]
+    truths = y.numpy()
+    assert answer["fixed"] == int((truths == after)[flips].sum())
+    assert answer["broken"] == int((truths == order[:, 0])[flips].sum())
+    assert "first-order" in answer["words"]
+
+    nothing = post(desk, "/api/whatif/first", {})
+    assert nothing["changed"] == []
+    assert not any(nothing["tests"]["change"])
+    assert desk.post("/api/whatif/first", json={"remove": [N]}).status_code == 422

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,7 +25,7 @@ from whence.surrogate.agreement import Faithfulness
 from whence.surrogate.effects import EffectScorer, Output
 from whence.surrogate.fitting import fit_surrogate
 from whence.surrogate.flips import Flip, find_flips
-from whence.surrogate.group_effects import GroupEffect, first_order_effect, group_effect
+from whence.surrogate.group_effects import GroupEffect, first_order_effect, group_effect, logit_changes
 from whence.surrogate.smooth import RidgeSolver, SoftmaxSolver
 from whence.surrogate.solving import SurrogateSolver
 from whence.surrogate.surrogate import Surrogate
@@ -170,6 +171,43 @@ class Effects(Attributor):
         fitted, tests, X = self._question(x, target, features, training_features)
         check_flag("corrected", corrected)
         return first_order_effect(fitted.scorer, tests.features, tests.targets, remove, relabel, X, corrected)
+
+    def logit_changes(
+        self,
+        x: Any = None,
+        *,
+        features: Any = None,
+        remove: Sequence[int] = (),
+        relabel: Mapping[int, Any] | None = None,
+        training_features: Any = None,
+    ) -> Doubles:
+        """Predict how all logits change, (B, K), to first order: for many inputs as fast as for one.
+
+        Added to the surrogate's logits they predict which inputs change class. ``effect_of`` re-solves the
+        surrogate to check a prediction.
+
+        Parameters
+        ----------
+        x, features, remove, relabel, training_features
+            As for ``effect_of``.
+
+        Examples
+        --------
+        >>> import torch, whence
+        >>> x, y = torch.tensor([[-2.0], [-1.0], [1.0]]), torch.tensor([0, 0, 1])
+        >>> bank = whence.features.FeatureBank.of(x, y)
+        >>> effects = whence.Effects(show_progress=False).fit(features=bank)
+        >>> change = effects.logit_changes(features=torch.tensor([[0.5]]), remove=[2])
+        >>> bool(change[0, 1] < 0)
+        True
+        """
+        fitted = self._check_fitted()
+        fitted.task.require_classes("logit_changes")
+        tests, X = self._tests(x, None, features), None
+        stored = np.isin([*remove, *(relabel or ())], fitted.require_surrogate().support).all()
+        if training_features is not None or not stored:
+            X = all_features(fitted, training_features, "training_features")
+        return logit_changes(fitted.scorer, tests.features, remove, relabel, X)
 
     def find_flips(
         self, x: Any = None, *, features: Any = None, limit: int = 50, training_features: Any = None

@@ -160,6 +160,22 @@ def first_order_effect(
     return (question.corrected if corrected else question.first_order)(features, targets)
 
 
+def logit_changes(
+    scorer: EffectScorer,
+    features: Tensor,
+    remove: Sequence[int],
+    relabel: Mapping[int, Any] | None,
+    training: Floats | None,
+) -> Doubles:
+    """Compute the first-order changes (B, K) of all logits for tests (B, d): one solve, whatever B and K.
+
+    ``training`` may be None if all samples that change are support vectors.
+    """
+    question = _Question.of(scorer, remove, relabel, training)
+    read = scorer.surrogate.stored.transform(features)
+    return np.asarray((scorer.extended(read.double()) @ question.change.T).cpu().numpy(), np.float64)
+
+
 @dataclass(frozen=True, eq=False)
 class _Question:
     """A change of training samples, and its first-order effect on the weights.
@@ -181,12 +197,17 @@ class _Question:
 
     @classmethod
     def of(
-        cls, scorer: EffectScorer, remove: Sequence[int], relabel: Mapping[int, Any] | None, training: Floats
+        cls,
+        scorer: EffectScorer,
+        remove: Sequence[int],
+        relabel: Mapping[int, Any] | None,
+        training: Floats | None,
     ) -> _Question:
         """Check the change, and compute its first-order effect."""
         surrogate = scorer.surrogate
         task, before = surrogate.task, surrogate.labels
-        labels = changed_labels(task, before, len(training), remove, relabel or {})
+        n = len(before) if training is None else len(training)
+        labels = changed_labels(task, before, n, remove, relabel or {})
         moved = np.flatnonzero(task.known(before) & (labels != before).reshape(len(labels), -1).any(axis=1))
         if not len(moved):
             raise InvalidInputError(
@@ -196,7 +217,10 @@ class _Question:
         gone, stays = moved[left_out], moved[~left_out]
 
         def rows(which: Ints) -> Doubles:
-            read = surrogate.metric.rows(np.asarray(training[which]))
+            if training is None:
+                read = surrogate.stored[surrogate.rows(which.tolist())].cpu().numpy()
+            else:
+                read = surrogate.metric.rows(np.asarray(training[which]))
             return extended(read, surrogate.constant).astype(np.float64)
 
         pull = scorer.relabel_pull(labels[stays], before[stays])

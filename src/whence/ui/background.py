@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Generic, NamedTuple, TypeVar
 
@@ -25,6 +28,19 @@ class Status(NamedTuple):
     what: str = ""
     done: int = 0
     total: int = 0
+
+
+_NICE = 10  # a ninth of the processor time where requests compete for it
+
+
+def yield_to_requests() -> None:
+    """Lower the priority of this thread and of those that it starts, on Linux, whose threads have their own.
+
+    Otherwise an explanation waits for its share among the threads of a solver.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError):  # not allowed everywhere
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
 def start_thread(work: Callable[[], object]) -> threading.Thread:
@@ -118,6 +134,7 @@ class Run(Generic[Result]):
             )
 
     def _try(self, work: Callable[[], Result]) -> None:
+        yield_to_requests()
         try:
             with listening(self._hear):
                 self.value = work()

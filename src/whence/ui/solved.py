@@ -7,10 +7,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from whence.attribution.base import Attributor
 from whence.audit import WrongLabels, wrong_labels
+from whence.core.arrays import Doubles
 from whence.errors import InvalidInputError
 from whence.explanation.wording import Question
 from whence.features import Novelty, as_float32
@@ -88,16 +91,24 @@ class Surrogates:
         self._max_seconds = max_seconds
         self.effects: Background[Effects] = Background(self._fit_effects)
         self._effects_project: Project | None = None
+        self._effects_tests: tuple[Tensor, Doubles] | None = None
         self.novelty: Background[Novelty] = Background(lambda: project.novelty)
         self.wrong_labels: Background[WrongLabels] = Background(self._rank)
 
     def _fit_effects(self) -> Effects:
         project = self.project.with_effects(self._max_seconds)
-        if project.has_tests:
-            _ = project.test_bank  # read here, so that no click runs the model for it
-        self._effects_project = project
         effects: Effects = project.attributor
+        _ = effects.fitted_.scorer.response  # here and below: made now, so that no click waits for it
+        if project.has_tests:
+            features = torch.from_numpy(np.array(as_float32(project.test_bank.features)))
+            self._effects_tests = features, effects.surrogate_.logits(features).cpu().numpy()
+        self._effects_project = project
         return effects
+
+    @property
+    def effects_tests(self) -> tuple[Tensor, Doubles] | None:
+        """Features (M, d) of all tests for effects, and their surrogate's logits (M, K); None until ready."""
+        return self._effects_tests
 
     def test_features(self, method: Attributor, index: int) -> Tensor:
         """Return the features (1, d) of a test for a method: the explainer, or its effects."""

@@ -7,7 +7,8 @@ from typing import Annotated
 from fastapi import FastAPI, Query
 
 from whence.ui.explorer import Explorer
-from whence.ui.requests import Answer, Marking, Name, NewSlice
+from whence.ui.first_order import first_order
+from whence.ui.requests import Answer, Changes, Marking, Name, NewSlice
 from whence.ui.work import add_marking, change_list, compare_slices, save_slice, slices
 
 
@@ -15,6 +16,11 @@ def add_work_routes(app: FastAPI, explorer: Explorer) -> None:
     """Add the routes; every change is answered by the whole list."""
     _changes(app, explorer)
     _slices(app, explorer)
+
+    @app.post("/api/whatif/first")
+    def first(changes: Changes) -> Answer:
+        """What changes for all tests, predicted to first order by effects: at once, nothing is re-solved."""
+        return first_order(explorer, changes)
 
 
 def _changes(app: FastAPI, explorer: Explorer) -> None:
