@@ -145,7 +145,8 @@ export class ChangesView {
     const button = h("p", { class: "tools" }, h("button", { type: "button", id: "solve-all", class: "primary", onclick: () => this.solve() }, "re-solve for all tests"));
     try {
       const found = await source.firstOrder();
-      const words = found.ready ? [h("b", {}, found.flips ? `About ${count(found.flips)} of ${count(found.n_tests)} tests change class` : "About no test changes class"), " (predicted by effects to first order; for large changes the re-solved answer is the reliable one)."]
+      const known = this.info.accuracy !== null, words = found.ready
+        ? [h("b", {}, found.changed_tests ? `About ${count(found.changed_tests)} of ${count(found.n_tests)} tests change class${known ? `: ${count(found.fixed)} become right, ${count(found.broken)} wrong` : ""}.` : "About no test changes class."), " Predicted to first order by effects; it is least exact for many samples at once."]
         : ["Effects predict the answer at once. ", h("button", { type: "button", id: "fit-effects", onclick: () => this.withEffects() }, "fit effects"), " Or re-solve, which is exact."];
       return replace(first, h("p", {}, ...words), button);
     } catch (error) { return fail(first, error); }
