@@ -167,7 +167,7 @@ def test_from_marks_in_bulk_to_the_tests_that_change(visit: Any, fresh: str, own
     came, became = names[first["class_before"]], names[first["class_after"]]
     expect(page.locator(".changed .turn").first).to_have_text(f"{came} → {became}")
     page.click("#fit-effects")
-    expect(page.locator(".first-order")).to_contain_text("predicted by effects to first order")
+    expect(page.locator(".first-order")).to_contain_text("Predicted to first order by effects")
     with page.expect_download() as saved:
         page.click("#export")
     assert {"changes.csv", "indices.json", "retrain.py"} <= set(ZipFile(saved.value.path()).namelist())

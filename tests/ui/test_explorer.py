@@ -632,7 +632,8 @@ def test_the_interface_is_documented(client: Any) -> None:
     found = get(client, "/openapi.json")
     assert set(found["paths"]) == {
         "/api/info", "/api/tests", "/api/tests/{test}/explanation", "/api/tests/{test}/concepts",
-        "/api/explanation", "/api/audit", "/api/classes", "/api/whatif", "/api/path", "/api/effects",
+        "/api/explanation", "/api/audit", "/api/classes", "/api/confusion", "/api/whatif", "/api/path",
+        "/api/effects",
         "/api/effects/stop", "/api/training", "/api/whatif/tests", "/api/gallery", "/api/comparison",
         "/api/ranking", "/api/novelty",
         "/api/tests/{test}/stability", "/api/tests/{test}/typicality", "/api/typicality",

@@ -137,7 +137,7 @@ def test_an_ensemble_of_methods_without_maps_is_refused(models: list[Any]) -> No
 def test_a_report_has_what_there_is(kind: str, request: pytest.FixtureRequest) -> None:
     explorer = request.getfixturevalue(kind)
     page = report_page(explorer, range(3), k=2)
-    assert "Labels to check" not in page
+    assert 'id="tab-audit"' not in page
     assert explorer.info()["note"] in page
     with pytest.raises(InvalidInputError, match="'effects' must be False"):
         report_page(explorer, range(3), k=2, effects=True)
@@ -155,17 +155,18 @@ def test_an_ensemble_in_a_browser(visit: Any, home: str, width: int, ensemble: E
     page = visit(f"{home}#test=4", width)
     expect(page.locator(".card .score").first).to_contain_text(" ± ")
     expect(page.locator("#explanation .reach")).to_contain_text("An ensemble of 3 models")
+    page.locator(".card button").first.click()
     expect(page.locator("#pair")).to_contain_text(" ± ")
     expect(page.locator("#explanation")).to_contain_text("they sum to no logit")
-    assert page.locator("#C, .basket, #would-change, #pair-concepts").count() == 0
+    assert page.locator("#C, #marking, #would-change, #pair-concepts").count() == 0
     for view in VIEWS:
         page.click(f"#tab-{view}")
         expect(page.locator(f"#{view} .withheld")).to_contain_text("is an ensemble of 3 models")
         no_sideways_scrolling(page)
     page.click("#tab-start")
     expect(page.locator(".loaded")).to_contain_text("an ensemble of 3")
-    expect(page.locator("#start")).not_to_contain_text("Novel samples")
-    page.get_by_role("link", name="Least certain").click()
+    expect(page.locator("#start")).not_to_contain_text("unlike the training data")
+    page.get_by_role("link", name="least certain").click()
     page.wait_for_selector(".card")
 
 
@@ -178,7 +179,7 @@ def test_effects_in_a_browser(visit: Any, effects: Explorer, tmp_path: Path) -> 
             page = visit(where)
             expect(page.locator("#explanation .reach")).to_contain_text("Effects only")
             expect(page.locator("#explanation h3").first).to_contain_text("raises the logit of")
-            assert page.locator("#made-of, .basket").count() == 0
+            assert page.locator("#made-of, #marking").count() == 0
             page.locator("#tests button").nth(2).click()
             expect(page.locator("#explanation h2")).to_have_text("Test sample 2")
         page.close()

@@ -67,7 +67,7 @@ def test_numbers_are_listed_explained_and_written(K: int) -> None:
     )
     assert change["pairs"][0]["score"] == pytest.approx(float(effects.max()), rel=1e-4)
     page = report_page(shown, range(4), k=2)
-    assert "Labels to check" not in page
+    assert 'id="tab-audit"' not in page
     assert "pulls the prediction up" in page
 
 

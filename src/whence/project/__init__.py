@@ -2,11 +2,12 @@
 
 from whence.project.configuration import NAMES, READING, SUFFIX, Configuration
 from whence.project.project import Project
-from whence.project.work_records import ACTIONS, Action, Entry, Marks, Slice
+from whence.project.work_records import ACTIONS, MARKS, Action, Entry, Marks, Slice
 from whence.project.worklist import Worklist
 
 __all__ = [
     "ACTIONS",
+    "MARKS",
     "NAMES",
     "READING",
     "SUFFIX",

@@ -19,6 +19,8 @@ Action = Literal["keep", "flag", "remove", "relabel", "clear"]
 """keep: the label was checked and is right; flag: to be looked at again; clear: nothing is said any more."""
 Of = Literal["training", "tests"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
+MARKS = ACTIONS[:-1]
+"""The actions that leave a mark."""
 
 FORMAT = 1
 MOST_ENTRIES, MOST_SLICES, MOST_NAMED = 10_000, 200, 50_000_000

@@ -13,7 +13,7 @@ from whence.core.checks import check_places
 from whence.core.ranges import count_ranges, format_ranges, parse_ranges
 from whence.errors import InvalidInputError
 from whence.features import as_float32
-from whence.project import ACTIONS, Entry, Slice
+from whence.project import MARKS, Entry, Slice
 from whence.ui.changes import members
 from whence.ui.explorer import Explorer
 from whence.ui.requests import Answer, Marking, NewSlice
@@ -29,7 +29,7 @@ def change_list(explorer: Explorer) -> Answer:
     marks, entries = work.marks(), work.entries
     relabelled = marks.of("relabel")
     to = marks.label[relabelled]
-    counts = {action: len(marks.of(action)) for action in ACTIONS}
+    counts = {action: len(marks.of(action)) for action in MARKS}
     return {
         "entries": [_entry(entry, len(marks.action)) for entry in entries],
         "marks": {
