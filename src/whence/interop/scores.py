@@ -115,11 +115,24 @@ def open_scores(
     array([1., 3., 5.])
     """
     n_tests, n_train = check_count("n_tests", n_tests), check_count("n_train", n_train)
-    orientation = check_choice("orientation", orientation, (None, *get_args(Orientation)))
     where = existing_path(path)
-    matrix = _open(where, n_tests, n_train)
+    return _oriented(where, _open(where, n_tests, n_train), n_tests, n_train, orientation, show_progress)
+
+
+def of_array(
+    name: Path, values: Array, n_tests: int, n_train: int, orientation: Orientation | None = None
+) -> ForeignScores:
+    """Return a matrix in memory as scores, under a name."""
+    return _oriented(name, _of_array("Python", values), n_tests, n_train, orientation, show=False)
+
+
+def _oriented(
+    where: Path, matrix: _Matrix, n_tests: int, n_train: int, orientation: Orientation | None, show: bool
+) -> ForeignScores:
+    """Return a matrix with its axes, after a check of its size and of every score."""
+    orientation = check_choice("orientation", orientation, (None, *get_args(Orientation)))
     axes = _axes(matrix, n_tests, n_train, orientation)
-    _check_finite(matrix, axes, show_progress)
+    _check_finite(matrix, axes, show)
     return ForeignScores(
         where, matrix.tool, n_tests, n_train, axes, matrix.about, matrix.targets, matrix.take
     )

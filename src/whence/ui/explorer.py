@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -41,6 +41,8 @@ class Explorer:
     ----------
     max_seconds : time limit of the solver of effects
     """
+
+    scores_only: Literal[False] = False
 
     def __init__(self, project: Project, max_seconds: float | None = None) -> None:
         self.project = project
@@ -100,6 +102,7 @@ class Explorer:
             "accuracy": tests.accuracy,
             "agreement": tests.agreement,
             "size": path.stat().st_size if path.is_file() else None,
+            "scores": None,
         }
 
     def explain(

@@ -21,6 +21,7 @@ from whence.ui.changes import what_changes, what_if
 from whence.ui.classes import classes, compare, gallery
 from whence.ui.explorer import Explorer
 from whence.ui.requests import Answer, Changes, Other, Paged, Wanted, WantedTraining, WhatIfRequest
+from whence.ui.viewed import Viewed
 
 Result = TypeVar("Result")
 
@@ -40,12 +41,32 @@ Over = Annotated[Other, Query()]
 Page = Annotated[Paged, Query()]
 
 
-def add_routes(app: FastAPI, explorer: Explorer) -> None:
-    """Add the routes of the page: tests, training set, and computations."""
+def add_routes(app: FastAPI, explorer: Explorer | Viewed) -> None:
+    """Add the routes of the page: tests, training set, and computations; of scores alone only their tests."""
+    if explorer.scores_only:
+        _scores(app, explorer)
+        return
     _tests(app, explorer)
     _own(app, explorer)
     _training(app, explorer)
     _solved(app, explorer)
+
+
+def _scores(app: FastAPI, viewed: Viewed) -> None:
+    @app.get("/api/info")
+    def info() -> Answer:
+        """What was loaded."""
+        return viewed.info()
+
+    @app.get("/api/tests")
+    def tests(wanted: Annotated[Wanted, Query()]) -> Answer:
+        """A page of the test samples that match."""
+        return viewed.rows(wanted)
+
+    @app.get("/api/tests/{test}/explanation")
+    def explanation(test: int, k: Pairs = 5) -> Answer:
+        """The training samples with the strongest scores of a test."""
+        return viewed.explain(test, k)
 
 
 def _tests(app: FastAPI, explorer: Explorer) -> None:

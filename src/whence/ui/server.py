@@ -36,6 +36,7 @@ from whence.ui.explorer import Explorer
 from whence.ui.pages import live_look, live_page, report_page
 from whence.ui.routes import add_routes
 from whence.ui.solved import compares
+from whence.ui.viewed import Viewed
 from whence.ui.writing import Writing, add_writing
 
 MOST_BYTES = 8 << 20
@@ -61,7 +62,7 @@ HEADERS = {
 """Of every answer."""
 
 
-def create_app(explorer: Explorer, *, hosts: tuple[str, ...], token: str | None = None) -> FastAPI:
+def create_app(explorer: Explorer | Viewed, *, hosts: tuple[str, ...], token: str | None = None) -> FastAPI:
     """Make the application.
 
     Parameters
@@ -109,7 +110,7 @@ def create_app(explorer: Explorer, *, hosts: tuple[str, ...], token: str | None 
             else HTMLResponse(live_page(explorer))
         )
 
-    if explorer.writes:
+    if not explorer.scores_only and explorer.writes:
         add_writing(app, Writing(explorer.project))
         tests = app.get("/explorer", response_class=HTMLResponse, include_in_schema=False)
         tests(lambda: live_page(explorer))
@@ -158,7 +159,7 @@ class Live:
     url : the address of the page, on this machine only
     """
 
-    def __init__(self, explorer: Explorer, listener: socket.socket) -> None:
+    def __init__(self, explorer: Explorer | Viewed, listener: socket.socket) -> None:
         self.url = address(listener, None)
         self._server = Server(_configured(create_app(explorer, hosts=LOOPBACK)))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, daemon=True)
@@ -193,6 +194,11 @@ def serve_explainer(
     """Serve the explorer of a fitted explainer from Python; ``Attributor.serve`` says what is given."""
     with_tests = Project.of(attributor, tests)
     live = Live(Explorer(with_tests), listen("127.0.0.1", check_count("port", port, 0, 65535), None))
+    return show(live, open_browser=open_browser, block=block)
+
+
+def show(live: Live, *, open_browser: bool, block: bool | None) -> Live:
+    """Open a page that is served in the browser, and in scripts wait until it ends."""
     if check_flag("open_browser", open_browser):
         webbrowser.open(live.url)
     interactive = hasattr(sys, "ps1") or "IPython" in sys.modules
@@ -211,13 +217,16 @@ def report_explainer(attributor: Any, path: str | PathLike[str], tests: Any, k: 
     return os.fspath(path)
 
 
-def serve(explorer: Explorer, listener: socket.socket, token: str | None, say: Callable[[str], None]) -> None:
+def serve(
+    explorer: Explorer | Viewed, listener: socket.socket, token: str | None, say: Callable[[str], None]
+) -> None:
     """Serve until interrupted, at an address that ``listen`` took."""
     app = create_app(explorer, hosts=LOOPBACK, token=token)
     # Read while the first page is looked at, so that the first question of what if need not wait for it.
-    if compares(explorer.project):
+    if not explorer.scores_only and compares(explorer.project):
         start_thread(lambda: explorer.project.train_bank)
-    say(f"Serving {explorer.project.path.name} at {address(listener, token)} (Ctrl-C ends it).")
+    name = explorer.scores.path.name if explorer.scores_only else explorer.project.path.name
+    say(f"Serving {name} at {address(listener, token)} (Ctrl-C ends it).")
     run(app, listener)
 
 

@@ -181,7 +181,7 @@ function controls(why) {
   const Cs = why.question === "made of" ? state.info.Cs : [];
   const C = () => h("label", {}, "dense ", h("input", { id: "C", type: "range", min: 0, max: Cs.length - 1, step: 1, value: Cs.indexOf(why.C),
     "aria-valuetext": `C = ${short(why.C)}`, onchange: (event) => change({ C: Cs[+event.target.value] }) }), " sparse ", h("span", { class: "quiet" }, `C = ${short(why.C)}`));
-  return h("div", { class: "controls" }, h("label", {}, "explain ", target), state.info.contrasts && why.question === "made of" ? h("label", {}, "against ", against()) : null, h("label", {}, "pairs per side ", k), Cs.length ? C() : null);
+  return h("div", { class: "controls" }, state.info.scores ? null : h("label", {}, "explain ", target), state.info.contrasts && why.question === "made of" ? h("label", {}, "against ", against()) : null, h("label", {}, "pairs per side ", k), Cs.length ? C() : null);
 }
 
 // Buttons to the previous and the next test of the list.
@@ -208,7 +208,7 @@ function draw() {
     h("div", { id: "sentence" }, summary(why)),
     h("div", { class: "top" },
       h("figure", {}, sampleView(why.sample, `${title}, ${why.words.predicted} ${new Name(why.verdict.predicted)}`, why.logit_map, why.full.logit, "open"),
-        h("figcaption", {}, ...glossed("relevance for "), ...claim(why, names(), 0)), scaleKey(why.full.logit)),
+        why.logit_map ? [h("figcaption", {}, ...glossed("relevance for "), ...claim(why, names(), 0)), scaleKey(why.full.logit)] : null),
       h("div", {}, verdict(why, names()), balance(why))),
     questions(why),
     state.info.note ? h("p", { class: "quiet reach" }, state.info.note) : null,
@@ -390,7 +390,7 @@ async function begin() {
     for (const item of document.querySelectorAll(`.card[data-pair="${index}"]`)) drawMark(item, mark, state.names);
   }, () => writeAddress(state.info, state));
   place("explanation").classList.add(info.kind);
-  if (source.live && info.kind !== "values") place(`own-${info.kind}`).hidden = false;
+  if (source.live && info.kind !== "values" && !info.scores) place(`own-${info.kind}`).hidden = false;
   makeViews(info);
   listen();
   await follow();
