@@ -237,6 +237,9 @@ def serve(
     host: Annotated[str, opt("Address to listen at; others need --token.")] = "127.0.0.1",
     port: Annotated[int, opt("Port to listen at.", min=1, max=65535)] = 8000,
     token: Annotated[Text, opt("What visitors must know, at least 16 characters.", "TEXT")] = None,
+    compare: Annotated[
+        Path | None, opt("Another explainer of the same tests, shown side by side.", "FILE")
+    ] = None,
 ) -> None:
     """Show tests in the explorer, a live page on this machine.
 
@@ -245,10 +248,12 @@ def serve(
     whence serve clothes.whence --trust
 
     whence serve saved.whence --model clothes:model --data clothes:train
+
+    whence serve clothes.whence --trust --compare corrected.whence
     """
     from whence.app.explain import serve
 
-    serve(saved, host, port, token)
+    serve(saved, host, port, token, compare)
 
 
 @app.command()

@@ -45,6 +45,12 @@ class Wanted(Paged):
     order: Literal["number", "least certain"] = "number"
 
 
+class WantedComparison(Paged):
+    """A page of the tests of two explainers, and what they are sorted by."""
+
+    by: Literal["outputs", "samples", "number"] = "outputs"
+
+
 class WantedTraining(Paged):
     """A page of the list of training samples, and its filters."""
 

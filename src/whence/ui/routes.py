@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import torch
-from fastapi import Depends, FastAPI, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.responses import StreamingResponse
 
 from whence.core.naming import optional_import
@@ -19,8 +19,18 @@ from whence.explanation.wording import Question
 from whence.ui.background import Run
 from whence.ui.changes import what_changes, what_if
 from whence.ui.classes import classes, compare, gallery
+from whence.ui.compared import Compared
 from whence.ui.explorer import Explorer
-from whence.ui.requests import Answer, Changes, Other, Paged, Wanted, WantedTraining, WhatIfRequest
+from whence.ui.requests import (
+    Answer,
+    Changes,
+    Other,
+    Paged,
+    Wanted,
+    WantedComparison,
+    WantedTraining,
+    WhatIfRequest,
+)
 from whence.ui.viewed import Viewed
 
 Result = TypeVar("Result")
@@ -50,6 +60,11 @@ def add_routes(app: FastAPI, explorer: Explorer | Viewed) -> None:
     _own(app, explorer)
     _training(app, explorer)
     _solved(app, explorer)
+    if explorer.other is not None and explorer.compared is not None:
+        _compared(app, explorer.compared)
+        below = APIRouter(prefix="/other")
+        _tests(below, explorer.other)
+        app.include_router(below)
 
 
 def _scores(app: FastAPI, viewed: Viewed) -> None:
@@ -69,7 +84,24 @@ def _scores(app: FastAPI, viewed: Viewed) -> None:
         return viewed.explain(test, k)
 
 
-def _tests(app: FastAPI, explorer: Explorer) -> None:
+def _compared(app: FastAPI, compared: Compared) -> None:
+    @app.get("/api/compare")
+    def rows(wanted: Annotated[WantedComparison, Query()]) -> Answer:
+        """A page of the tests of two explainers, those that differ most first."""
+        return compared.rows(wanted)
+
+    @app.get("/api/compare/{test}")
+    def outputs(test: int) -> Answer:
+        """The outputs of both models for a test."""
+        return compared.outputs(test)
+
+    @app.post("/api/compare/overlap")
+    def overlap() -> StreamingResponse:
+        """Compare the strongest training samples of all tests; JSON lines: progress, then their mean."""
+        return _answered(compared.overlap.begin(), lambda shared: {"mean": float(shared.mean())})
+
+
+def _tests(app: FastAPI | APIRouter, explorer: Explorer) -> None:
     @app.get("/api/info")
     def info() -> Answer:
         """What was loaded, and statistics over all tests."""

@@ -27,8 +27,9 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from whence import __version__
+from whence.attribution.base import Attributor
 from whence.core import store
-from whence.core.checks import check_count, check_flag, check_path
+from whence.core.checks import check_count, check_flag, check_is, check_path
 from whence.errors import InvalidInputError, WhenceError
 from whence.project import Project
 from whence.ui.background import start_thread
@@ -127,7 +128,7 @@ def _refusal(request: Request, hosts: tuple[str, ...], token: str | None) -> Res
         return _detail("This address is not served here.", 421)
     if token is not None and not _knows(request, token):
         return _detail("Open the address that 'whence serve' printed.", 401)
-    computes = request.method == "POST" or request.url.path.startswith("/api/")
+    computes = request.method == "POST" or request.url.path.startswith(("/api/", "/other/"))
     if computes and request.headers.get("x-whence") != "1":
         # A page elsewhere cannot send this header without being asked first, which is refused.
         return _detail("Requests must carry the header X-Whence: 1.", 403)
@@ -189,11 +190,17 @@ class Live:
 
 
 def serve_explainer(
-    attributor: Any, tests: Any, port: int, *, open_browser: bool, block: bool | None
+    attributor: Any, tests: Any, port: int, *, compare: Any, open_browser: bool, block: bool | None
 ) -> Live:
     """Serve the explorer of a fitted explainer from Python; ``Attributor.serve`` says what is given."""
-    with_tests = Project.of(attributor, tests)
-    live = Live(Explorer(with_tests), listen("127.0.0.1", check_count("port", port, 0, 65535), None))
+    other = None
+    if compare is not None:
+        check_is("compare", compare, Attributor, "a fitted explainer")
+        other = Explorer(Project.of(compare, tests))
+    live = Live(
+        Explorer(Project.of(attributor, tests), compare=other),
+        listen("127.0.0.1", check_count("port", port, 0, 65535), None),
+    )
     return show(live, open_browser=open_browser, block=block)
 
 

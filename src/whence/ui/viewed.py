@@ -171,6 +171,7 @@ class Viewed:
             "writes": False,
             "C": None,
             "Cs": [],
+            "compare": None,
             "accuracy": 1 - float(self.wrong.mean()) if known else None,
             "scores": {
                 "tool": scores.tool,

@@ -14,6 +14,7 @@ import { StartView } from "./start.js";
 import { TestList } from "./list.js";
 import { WhatIf } from "./whatif.js";
 import { ChangesView } from "./changes.js";
+import { SideView } from "./side.js";
 import { listenToKeys } from "./keys.js";
 
 const state = { ...plain(), info: null, names: [], list: null, whatIf: null, views: {}, own: null, why: null, wanted: "", shown: null, asked: 0,
@@ -286,7 +287,9 @@ function openView(name) {
 function turn(name, over = false) {
   openView(name);
   const { one, other, from, views } = state;
-  if (state.tab === "classes") views.classes?.show(one, other, from); else views[state.tab]?.show(from);
+  if (state.tab === "classes") views.classes?.show(one, other, from);
+  else if (state.tab === "compare") views.compare?.show(from, state.test);
+  else views[state.tab]?.show(from);
   if (state.tab === "explore") ensure(over);
 }
 
@@ -308,7 +311,7 @@ function go(changes) {
 
 // The keys' actions in a view.
 function acts(view) {
-  if (view !== "explore") return view === "audit" ? state.views.audit?.keys() ?? {} : {};
+  if (view !== "explore") return ["audit", "compare"].includes(view) ? state.views[view]?.keys() ?? {} : {};
   if (!state.why) return {};
   const { pairs } = state.why, at = pairs.indexOf(pinned()), press = (id) => () => place(id)?.click();
   return {
@@ -371,6 +374,7 @@ function askMarks(marks) {
 function makeViews(info) {
   const { names: classNames, views, whatIf } = state, page = (from) => go({ from });
   if (source.live) views.start = new StartView(place("start"), source, info);
+  if (info.compare) views.compare = new SideView(place("compare"), source, info, classNames, go);
   if (info.label_kind !== "class") return;
   for (const [name, words] of Object.entries(info.withheld)) if (place(name)) replace(place(name), h("h2", {}, place(`tab-${name}`).textContent), h("p", { class: "withheld" }, words));
   if (Object.keys(info.withheld).length) return;
