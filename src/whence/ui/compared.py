@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -37,6 +37,7 @@ class Compared:
     one, other : the tests of both
     places : the tests that both could read
     corresponds : whether the training sets do
+    of : whose outputs are compared, the models' or the surrogates'
     overlap : of the strongest training samples (T,), the share that both have; ranked on first use
     """
 
@@ -49,19 +50,43 @@ class Compared:
         self.overlap: Background[Doubles] = Background(self._overlap)
 
     @functools.cached_property
+    def of(self) -> Literal["model", "surrogate"]:
+        """Whose outputs are compared: the surrogates' where both explain the same model."""
+        first, second = (tested.outputs[self.places].cpu() for tested in (self.one, self.other))
+        return "surrogate" if torch.allclose(first, second, rtol=1e-4, atol=1e-5) else "model"
+
+    @functools.cached_property
+    def values(self) -> tuple[Doubles, Doubles]:
+        """The outputs (T, K) that are compared: of models with classes probabilities."""
+        first, second = (self._values(tested) for tested in (self.one, self.other))
+        return first, second
+
+    def _values(self, tested: Tested) -> Doubles:
+        if self.of == "surrogate":
+            return tested.surrogate_outputs.double().numpy()
+        outputs = tested.outputs.cpu()
+        return (probabilities(outputs) if tested.task.has_classes else outputs.double()).numpy()
+
+    @functools.cached_property
+    def predicted(self) -> tuple[Any, Any]:
+        """What both predict (T, …)."""
+        if self.of == "surrogate":
+            return self.one.surrogate_labels, self.other.surrogate_labels
+        return self.one.predicted, self.other.predicted
+
+    @functools.cached_property
     def differs(self) -> Mask:
-        """Whether the models predict differently (T,); False for regression, where nearly all do."""
+        """Whether the predictions differ (T,); False for regression, where nearly all do."""
         if self.one.is_numeric:
             return np.zeros(len(self.one.valid), np.bool_)
-        different = np.not_equal(self.one.predicted, self.other.predicted)
+        different = np.not_equal(*self.predicted)
         return np.asarray(different.reshape(len(self.one.valid), -1).any(1), np.bool_)
 
     @functools.cached_property
     def shown(self) -> tuple[Doubles, Doubles]:
-        """Of both, the output (T,) that the first one's explanation is about; of classes the probability."""
+        """Of both, the value (T,) for the class or the output that the first one explains."""
         rows, targets = np.arange(len(self.one.valid)), self.one.targets
-        first, second = (_comparable(tested)[rows, targets] for tested in (self.one, self.other))
-        return first, second
+        return self.values[0][rows, targets], self.values[1][rows, targets]
 
     def info(self) -> Answer:
         """Return what is compared, in words, and how much differs."""
@@ -70,6 +95,8 @@ class Compared:
             "names": _names(self.one, self.other),
             "about": [_about(tested) for tested in (self.one, self.other)],
             "corresponds": self.corresponds,
+            "of": self.of,
+            "kind": self._kind,
             "n_tests": n,
             "n_differing": int(self.differs[self.places].sum()),
             "questions": list(questions(self.other.project)),
@@ -86,7 +113,7 @@ class Compared:
                 "index": index,
                 "sample": sample,
                 "differs": bool(self.differs[index]),
-                "predicted": [tested.verdicts[index].predicted for tested in (self.one, self.other)],
+                "predicted": self._words(index),
                 "truth": self.one.verdicts[index].truth,
                 "shown": self.one.names[int(self.one.targets[index])],
                 "values": [float(values[index]) for values in self.shown],
@@ -95,6 +122,17 @@ class Compared:
             for index, sample in zip(page, self.one.samples(page), strict=True)
         ]
         return {"total": len(order), "rows": rows}
+
+    @property
+    def _kind(self) -> str:
+        """What values are, in a word."""
+        if self.of == "model" and self.one.task.has_classes:
+            return "probability"
+        return "logit of the surrogate" if self.of == "surrogate" else "output"
+
+    def _words(self, test: int) -> list[str]:
+        """Return what both predict for a test, in words."""
+        return [self.one.task.label_text(labels[test]) for labels in self.predicted]
 
     def _keys(self, by: str) -> tuple[Any, ...]:
         """Return what tests are sorted by, the last key first, as ``np.lexsort`` takes it."""
@@ -107,12 +145,12 @@ class Compared:
         return places, change, ~self.differs[places]
 
     def outputs(self, test: int) -> Answer:
-        """Return the outputs of both for one test: of classes the probabilities, the largest first."""
+        """Return the outputs of both for one test, the largest first."""
         test = int(check_places("test", [test], len(self.one.valid))[0])
-        first, second = (_comparable(tested)[test] for tested in (self.one, self.other))
+        first, second = (values[test] for values in self.values)
         chosen = np.argsort(-np.maximum(first, second), kind="stable")[:_OUTPUTS]
         return {
-            "kind": "probability" if self.one.task.has_classes else "output",
+            "predicted": self._words(test),
             "names": [self.one.names[c] for c in chosen],
             "values": [first[chosen].tolist(), second[chosen].tolist()],
             "others": len(self.one.names) - len(chosen),
@@ -145,13 +183,6 @@ def _strongest(tested: Tested, places: Ints) -> Iterator[set[int]]:
         top = method.top_k(tested.project.tests.take(places.tolist()), _TOP, targets)
     for row in np.concatenate([top.proponents.indices, top.opponents.indices], axis=1):
         yield {int(i) for i in row if i >= 0}
-
-
-def _comparable(tested: Tested) -> Doubles:
-    """Return probabilities (T, K) of classes, other outputs unchanged."""
-    outputs = tested.outputs.cpu()
-    found = probabilities(outputs) if tested.task.has_classes else outputs.to(torch.float64)
-    return found.numpy()
 
 
 def _check_same_tests(one: Tested, other: Tested) -> None:

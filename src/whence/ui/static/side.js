@@ -17,7 +17,8 @@ export class SideView {
     this.shown = h("article", { class: "side-shown", "aria-label": "Comparison" }, h("p", { class: "busy" }, "Loading …"));
     replace(box, h("div", { class: "side-head" }, h("h2", {}, "Compare"),
       h("dl", {}, about.names.map((name, i) => h("div", { class: "AB"[i] }, h("dt", {}, h("span", { class: "which" }, "AB"[i]), " ", name), h("dd", { class: "quiet" }, about.about[i]))))),
-    h("p", {}, h("b", {}, about.n_differing ? `${count(about.n_differing)} of ${count(about.n_tests)} predictions differ. ` : info.label_kind === "number" ? "" : `All ${count(about.n_tests)} predictions are the same. `),
+    h("p", {}, h("b", {}, about.n_differing ? `${count(about.n_differing)} of ${count(about.n_tests)} predictions${about.of === "model" ? "" : " of the surrogates"} differ. ` : info.label_kind === "number" ? "" : `All ${count(about.n_tests)} predictions are the same. `),
+      about.of === "model" ? null : h("span", { class: "quiet" }, "Both explain the same model: what is compared are their surrogates. "),
       about.corresponds ? null : h("span", { class: "quiet" }, "The training sets differ: samples cannot be matched by their numbers.")),
     h("div", { class: "side-page" }, h("section", { class: "side-list", "aria-label": "Tests" }, h("label", {}, "largest difference first: ", this.order), this.list, this.pages.box), this.shown));
     this.settle = roving(this.list, "button");
@@ -47,7 +48,7 @@ export class SideView {
   }
 
   row(row) {
-    const value = (number) => this.info.label_kind === "class" ? percent(number) : short(number), [a, b] = row.predicted.map((text) => new Name(text));
+    const value = this.about.kind === "probability" ? percent : short, [a, b] = row.predicted.map((text) => new Name(text));
     const words = row.differs ? [h("b", {}, a), " → ", h("b", {}, b)] : [h("b", {}, a)];
     return h("li", {}, h("button", { type: "button", class: row.differs ? "differs" : "", "data-test": row.index, onclick: () => this.pick(row.index) },
       sampleView(row.sample, `Test sample ${row.index}`),
@@ -91,14 +92,14 @@ export class SideView {
   draw(both, outputs) {
     const [one, other] = both, title = `Test sample ${one.test}`, step = (by, sign, words) => h("button", { type: "button", "aria-label": words, onclick: () => this.step(by) }, sign);
     const shared = one.pairs.filter((pair) => other.pairs.some(({ index }) => index === pair.index)).length, most = Math.max(one.pairs.length, other.pairs.length);
-    const said = (why) => `${new Name(why.verdict.predicted)}${why.verdict.probability === null || why.label_kind !== "class" ? "" : ` (${percent(why.verdict.probability)})`}`;
-    const same = one.verdict.predicted === other.verdict.predicted, numbers = one.label_kind === "number";
+    const chance = this.about.kind === "probability", names = outputs.predicted.map((text) => new Name(text)), same = names[0].whole === names[1].whole && this.info.label_kind !== "number";
+    const sure = both.map((why) => chance ? ` (${percent(why.verdict.probability)})` : ""), who = this.about.of === "model" ? "" : "’s surrogate";
+    const claim = same ? [this.about.of === "model" ? "Both predict " : "Both surrogates predict ", h("b", {}, names[0]), chance ? `, A with ${percent(both[0].verdict.probability)}, B with ${percent(both[1].verdict.probability)}. ` : ". "]
+      : [`A${who} predicts `, h("b", {}, names[0]), `${sure[0]}, B${who} `, h("b", {}, names[1]), `${sure[1]}. `];
     replace(this.shown,
       h("div", { class: "steps" }, h("h3", {}, title), h("span", {}, step(-1, "←", "Previous test"), " ", step(1, "→", "Next test")), one.verdict.truth === null ? null : h("span", { class: "quiet" }, "labelled ", new Name(one.verdict.truth))),
-      h("p", { class: "claim", id: "side-claim" }, same && !numbers ? "Both predict " : "A predicts ", h("b", {}, same && !numbers ? `${new Name(one.verdict.predicted)}` : said(one)),
-        same && !numbers ? `${one.label_kind === "class" ? `, A with ${percent(one.verdict.probability)}, B with ${percent(other.verdict.probability)}` : ""}.` : [", B ", h("b", {}, said(other)), "."],
-        this.about.corresponds ? ` ${shared} of ${most} training samples are the same.` : ""),
-      h("div", { class: "side-top" }, h("figure", {}, sampleView(one.sample, title)), outputsView(outputs)),
+      h("p", { class: "claim", id: "side-claim" }, ...claim, this.about.corresponds ? `${shared} of ${most} training samples are in both lists.` : null),
+      h("div", { class: "side-top" }, h("figure", {}, sampleView(one.sample, title)), outputsView(outputs, this.about.kind)),
       h("div", { class: "side-both" }, both.map((why, i) => this.column(why, both[1 - i], i))));
     this.link();
   }
@@ -135,12 +136,12 @@ export class SideView {
 }
 
 // The outputs of both, one line per class: two dots, and the way between them.
-function outputsView({ kind, names, values, others }) {
+function outputsView({ names, values, others }, kind) {
   const [a, b] = values, chance = kind === "probability", all = [...a, ...b], low = chance ? 0 : Math.min(0, ...all), high = chance ? 1 : Math.max(0, ...all), at = (value) => (value - low) / (high - low || 1);
   const say = chance ? percent : short;
   const line = (name, i) => h("tr", {}, h("th", { scope: "row" }, new Name(name)),
     h("td", { class: "dots" }, h("span", { class: "track", "aria-hidden": "true" }, h("span", { class: "way", "--from": Math.min(at(a[i]), at(b[i])), "--to": Math.max(at(a[i]), at(b[i])) }), h("span", { class: "dot B", "--at": at(b[i]) }), h("span", { class: "dot A", "--at": at(a[i]) }))),
     h("td", {}, say(a[i])), h("td", {}, say(b[i])), h("td", { class: Math.abs(at(b[i]) - at(a[i])) >= 0.1 ? "much" : "quiet" }, chance ? `${b[i] < a[i] ? "−" : "+"}${(100 * Math.abs(b[i] - a[i])).toFixed(1)}` : signed(b[i] - a[i])));
-  return h("div", { class: "wide" }, h("table", { class: "side-outputs" }, h("thead", {}, h("tr", {}, [chance ? "probability of" : "output", ""].map((words) => h("th", { scope: "col" }, words)), ["A", "B"].map((word) => h("th", { scope: "col" }, h("span", { class: `which ${word}` }, word))), h("th", { scope: "col" }, chance ? "B − A, in %" : "B − A"))),
+  return h("div", { class: "wide" }, h("table", { class: "side-outputs" }, h("thead", {}, h("tr", {}, [kind, ""].map((words) => h("th", { scope: "col" }, words)), ["A", "B"].map((word) => h("th", { scope: "col" }, h("span", { class: `which ${word}` }, word))), h("th", { scope: "col" }, chance ? "B − A, in %" : "B − A"))),
     h("tbody", {}, names.map(line))), others ? h("p", { class: "quiet" }, `and ${count(others)} more`) : null);
 }
