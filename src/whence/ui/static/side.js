@@ -98,24 +98,25 @@ export class SideView {
       : [`A${who} predicts `, h("b", {}, names[0]), `${sure[0]}, B${who} `, h("b", {}, names[1]), `${sure[1]}. `];
     replace(this.shown,
       h("div", { class: "steps" }, h("h3", {}, title), h("span", {}, step(-1, "←", "Previous test"), " ", step(1, "→", "Next test")), one.verdict.truth === null ? null : h("span", { class: "quiet" }, "labelled ", new Name(one.verdict.truth))),
-      h("p", { class: "claim", id: "side-claim" }, ...claim, this.about.corresponds ? `${shared} of ${most} training samples are in both lists.` : null),
+      h("p", { class: "claim", id: "side-claim" }, ...claim, this.about.corresponds ? `${shared} of ${most} training samples ${shared === 1 ? "is" : "are"} in both lists.` : null),
       h("div", { class: "side-top" }, h("figure", {}, sampleView(one.sample, title)), outputsView(outputs, this.about.kind)),
-      h("div", { class: "side-both" }, both.map((why, i) => this.column(why, both[1 - i], i))));
+      h("div", { class: "side-both" }, both.map((why, i) => this.column(why, both[1 - i], i, one.verdict.truth))));
     this.link();
   }
 
-  column(why, other, i) {
+  // The names of the classes are A's: B may have none.
+  column(why, other, i, known) {
     const cards = (sign) => why.pairs.filter((pair) => sign * pair.score > 0);
     const group = (sign, at) => [h("h4", { class: `${sign > 0 ? "for" : "against"}-ink` }, `${sign > 0 ? "▲" : "▼"} ${why.words.side[at]} `, this.names[why.target]),
       cards(sign).length ? h("ol", { class: "side-cards" }, cards(sign).map((pair) => this.card(pair, other, i))) : h("p", { class: "quiet" }, "none")];
     return h("section", { class: "AB"[i] }, h("h3", {}, h("span", { class: "which" }, "AB"[i]), " ", this.about.names[i]),
-      h("p", { class: "prediction" }, h("b", {}, new Name(why.verdict.predicted)), " ", why.verdict.probability === null || why.label_kind !== "class" ? "" : `${percent(why.verdict.probability)} `, truth(why.verdict.right, why.verdict.truth, why.label_kind === "class" ? "labelled" : why.words.true)),
+      h("p", { class: "prediction" }, h("b", {}, why.label_kind === "class" ? this.names[why.predicted] : new Name(why.verdict.predicted)), " ", why.verdict.probability === null || why.label_kind !== "class" ? "" : `${percent(why.verdict.probability)} `, truth(why.verdict.right, known, why.label_kind === "class" ? "labelled" : why.words.true)),
       group(1, 0), group(-1, 1));
   }
 
   // A training sample, and where it stands in the other list.
   card(pair, other, i) {
-    const label = new Name(pair.label_text), twin = this.about.corresponds ? other.pairs.find(({ index }) => index === pair.index) : undefined;
+    const label = this.info.label_kind === "class" ? this.names[pair.label] : new Name(pair.label_text), twin = this.about.corresponds ? other.pairs.find(({ index }) => index === pair.index) : undefined;
     const turned = twin && Math.sign(twin.score) !== Math.sign(pair.score), them = "AB"[1 - i];
     const words = !this.about.corresponds ? null : !twin ? `only in ${"AB"[i]}` : turned ? `${side(twin.score)} in ${them}` : `also in ${them}`;
     return h("li", { class: `${side(pair.score)} ${!twin ? "alone" : turned ? "twin turned" : "twin"}`, "data-sample": pair.index },
@@ -135,13 +136,16 @@ export class SideView {
   }
 }
 
+// A difference of probabilities, in percentage points.
+const points = (change) => Math.abs(change) < 0.0005 ? "0.0" : `${change < 0 ? "−" : "+"}${(100 * Math.abs(change)).toFixed(1)}`;
+
 // The outputs of both, one line per class: two dots, and the way between them.
 function outputsView({ names, values, others }, kind) {
   const [a, b] = values, chance = kind === "probability", all = [...a, ...b], low = chance ? 0 : Math.min(0, ...all), high = chance ? 1 : Math.max(0, ...all), at = (value) => (value - low) / (high - low || 1);
   const say = chance ? percent : short;
   const line = (name, i) => h("tr", {}, h("th", { scope: "row" }, new Name(name)),
     h("td", { class: "dots" }, h("span", { class: "track", "aria-hidden": "true" }, h("span", { class: "way", "--from": Math.min(at(a[i]), at(b[i])), "--to": Math.max(at(a[i]), at(b[i])) }), h("span", { class: "dot B", "--at": at(b[i]) }), h("span", { class: "dot A", "--at": at(a[i]) }))),
-    h("td", {}, say(a[i])), h("td", {}, say(b[i])), h("td", { class: Math.abs(at(b[i]) - at(a[i])) >= 0.1 ? "much" : "quiet" }, chance ? `${b[i] < a[i] ? "−" : "+"}${(100 * Math.abs(b[i] - a[i])).toFixed(1)}` : signed(b[i] - a[i])));
-  return h("div", { class: "wide" }, h("table", { class: "side-outputs" }, h("thead", {}, h("tr", {}, [kind, ""].map((words) => h("th", { scope: "col" }, words)), ["A", "B"].map((word) => h("th", { scope: "col" }, h("span", { class: `which ${word}` }, word))), h("th", { scope: "col" }, chance ? "B − A, in %" : "B − A"))),
+    h("td", {}, say(a[i])), h("td", {}, say(b[i])), h("td", { class: Math.abs(at(b[i]) - at(a[i])) >= 0.1 ? "much" : "quiet" }, chance ? points(b[i] - a[i]) : signed(b[i] - a[i])));
+  return h("div", { class: "wide" }, h("table", { class: "side-outputs" }, h("thead", {}, h("tr", {}, h("th", { scope: "col", colspan: 2 }, kind), ["A", "B"].map((word) => h("th", { scope: "col" }, h("span", { class: `which ${word}` }, word))), h("th", { scope: "col" }, chance ? "B − A, points" : "B − A"))),
     h("tbody", {}, names.map(line))), others ? h("p", { class: "quiet" }, `and ${count(others)} more`) : null);
 }
