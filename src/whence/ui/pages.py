@@ -22,12 +22,12 @@ from whence.ui.viewed import Viewed
 
 SCRIPTS = (
     "dom", "asked", "address", "maps", "source", "charts", "panels", "audit", "classes", "gallery", "start",
-    "list", "whatif", "changes", "side", "keys", "main",
+    "list", "whatif", "changes", "side", "keys", "upload", "main",
 )  # fmt: skip
 """The page's modules; each imports only from those before it."""
 
 
-STYLES = ("explorer", "view", "side")
+STYLES = ("explorer", "view", "side", "upload")
 """The page's style sheets, joined in this order."""
 
 

@@ -328,7 +328,7 @@ def image_input(explorer: Explorer, pixels: Any) -> Any:
 def decode_picture(body: bytes) -> Any:
     """Decode an image to bytes (height, width, 3), or raise."""
     with optional_import("Images need Pillow. Install whence[images]."):
-        from PIL import Image, ImageOps
+        from PIL import Image, ImageOps, UnidentifiedImageError
     try:
         with Image.open(io.BytesIO(body), formats=("PNG", "JPEG", "WEBP", "BMP", "GIF")) as opened:
             if opened.width * opened.height > MOST_PIXELS:
@@ -338,5 +338,9 @@ def decode_picture(body: bytes) -> Any:
             return np.asarray(ImageOps.exif_transpose(opened).convert("RGB"))
     except InvalidInputError:
         raise
+    except UnidentifiedImageError:
+        raise InvalidInputError(
+            "The image cannot be read: it is no PNG, JPEG, WebP, BMP or GIF. Save it as one of these."
+        ) from None
     except Exception as error:
         raise InvalidInputError(f"The image cannot be read: {error}.") from None

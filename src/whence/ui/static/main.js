@@ -16,6 +16,7 @@ import { WhatIf } from "./whatif.js";
 import { ChangesView } from "./changes.js";
 import { SideView } from "./side.js";
 import { listenToKeys } from "./keys.js";
+import { Uploads } from "./upload.js";
 
 const state = { ...plain(), info: null, names: [], list: null, whatIf: null, views: {}, own: null, why: null, wanted: "", shown: null, asked: 0,
   solved: new Set(), fitting: null, fitted: !source.live, stability: null, typicality: null };
@@ -29,16 +30,22 @@ function choose(test) {
   return explain();
 }
 
-function chooseOwn(body, type) {
-  Object.assign(state, { own: { body, type, number: state.asked }, test: null, pair: null });
+// Explain the visitor's own sample; the page changes when that has worked.
+async function chooseOwn(body, type) {
+  const { C, question } = state.choice, known = state.solved.has(C) ? C : null;
+  const choice = { ...freed(), C: known, question: question === "would change" && !state.fitted ? state.info.questions[0] : question };
+  const before = state.asked, why = await source.own(body, type, choice);
+  if (before !== state.asked) return; // a later choice came in between
+  Object.assign(state, { own: { body, type, number: state.asked, why, key: JSON.stringify(choice) }, test: null, pair: null });
   forgetClasses();
-  return go({ tab: "explore" });
+  go({ tab: "explore" });
 }
 
 // Chosen classes hold for one test; the runner-up holds for all.
+const freed = () => ({ ...state.choice, target: null, against: state.choice.against === "runner-up" ? "runner-up" : null });
+
 function forgetClasses() {
-  state.choice.target = null;
-  if (state.choice.against !== "runner-up") state.choice.against = null;
+  Object.assign(state.choice, freed());
 }
 
 // ``over`` replaces the address instead of adding a step to the history.
@@ -77,7 +84,8 @@ async function explain(over = false) {
 // The key of the explanation that is wanted.
 const wanted = () => state.own ? `own ${state.own.number}` : JSON.stringify([state.test, state.choice]);
 
-const answer = (choice) => state.own ? source.own(state.own.body, state.own.type, choice) : source.explain(state.test, choice);
+const answer = (choice) => !state.own ? source.explain(state.test, choice)
+  : state.own.key === JSON.stringify(choice) ? state.own.why : source.own(state.own.body, state.own.type, choice);
 
 function drawn(why) {
   Object.assign(state, { why, stability: null, typicality: null });
@@ -322,15 +330,6 @@ function acts(view) {
   };
 }
 
-function pasted(event) {
-  const file = [...(event.clipboardData?.files ?? [])].find((each) => each.type.startsWith("image/"));
-  if (file && state.info.kind === "image") return chooseOwn(file, file.type);
-  const text = event.clipboardData?.getData("text/plain").trim();
-  if (!text || state.info.kind !== "text" || event.target.closest?.("input, textarea")) return;
-  place("text").value = text;
-  chooseOwn(text, "text/plain; charset=utf-8");
-}
-
 function listen() {
   const tabs = [...document.querySelectorAll("nav button")];
   for (const button of tabs) button.addEventListener("click", () => go({ tab: button.dataset.tab, from: 0 }));
@@ -343,10 +342,6 @@ function listen() {
   addEventListener("hashchange", () => follow());
   if (!source.live) return;
   place("stop").addEventListener("click", stop);
-  const upload = place("upload");
-  upload.addEventListener("change", () => { if (upload.files[0]) chooseOwn(upload.files[0], upload.files[0].type); upload.value = ""; });
-  place("own-text").addEventListener("submit", (event) => { event.preventDefault(); chooseOwn(place("text").value, "text/plain; charset=utf-8"); });
-  document.addEventListener("paste", pasted);
 }
 
 // Show the state of the address, when the page opens and when the address changes.
@@ -394,7 +389,7 @@ async function begin() {
     for (const item of document.querySelectorAll(`.card[data-pair="${index}"]`)) drawMark(item, mark, state.names);
   }, () => writeAddress(state.info, state));
   place("explanation").classList.add(info.kind);
-  if (source.live && info.kind !== "values" && !info.scores) place(`own-${info.kind}`).hidden = false;
+  if (source.live && info.kind !== "values" && !info.scores) new Uploads(info.kind, chooseOwn);
   makeViews(info);
   listen();
   await follow();
