@@ -98,7 +98,7 @@ export class SideView {
       : [`A${who} predicts `, h("b", {}, names[0]), `${sure[0]}, B${who} `, h("b", {}, names[1]), `${sure[1]}. `];
     replace(this.shown,
       h("div", { class: "steps" }, h("h3", {}, title), h("span", {}, step(-1, "←", "Previous test"), " ", step(1, "→", "Next test")), one.verdict.truth === null ? null : h("span", { class: "quiet" }, "labelled ", new Name(one.verdict.truth))),
-      h("p", { class: "claim", id: "side-claim" }, ...claim, this.about.corresponds ? `${shared} of ${most} training samples ${shared === 1 ? "is" : "are"} in both lists.` : null),
+      h("p", { class: "claim", id: "side-claim" }, ...claim, this.about.corresponds ? shared ? `${shared} of ${most} training samples ${shared === 1 ? "is" : "are"} in both lists.` : "No training sample is in both lists." : null),
       h("div", { class: "side-top" }, h("figure", {}, sampleView(one.sample, title)), outputsView(outputs, this.about.kind)),
       h("div", { class: "side-both" }, both.map((why, i) => this.column(why, both[1 - i], i, one.verdict.truth))));
     this.link();
