@@ -147,7 +147,9 @@ def test_both_explanations_side_by_side(visit: Any, pair: Explorer) -> None:
         expect(page.locator(".side-both .A [data-sample]")).to_have_count(len(lists[0]))
         both = set(lists[0]) & set(lists[1])
         expect(page.locator(".side-both .A .twin")).to_have_count(len(both))
-        words = f"{len(both)} of {max(map(len, lists))} training samples" if both else "No training sample is in"
+        words = (
+            f"{len(both)} of {max(map(len, lists))} training samples" if both else "No training sample is in"
+        )
         expect(page.locator("#side-claim")).to_contain_text(words)
         expect(page.locator(".side-list [aria-current=true]")).to_have_attribute("data-test", str(second))
         page.keyboard.press("k")
