@@ -40,5 +40,5 @@ def test_the_examples_run(
             if not block.startswith(ELSEWHERE):
                 exec(compile(block, title, "exec"), dict(hub) if title.startswith("transformers") else space)
                 ran += 1
-    assert ran == 9
+    assert ran == 10
     assert (tmp_path / "labels.parquet").exists()

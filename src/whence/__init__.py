@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from whence.attribution.halves import train_halves
     from whence.explanation import Explanations
     from whence.methods import DualDA, Effects, Ensemble, OneClass, load
+    from whence.ui.view import view
 
 __version__ = "0.1.0"
 
@@ -47,6 +48,7 @@ __all__ = [
     "load",
     "register",
     "train_halves",
+    "view",
 ]
 
 
@@ -128,6 +130,8 @@ def __getattr__(name: str) -> Any:
     """Import what takes time when it is first used: the command line answers, and can be stopped, before."""
     if name in ("DualDA", "Effects", "Ensemble", "OneClass", "load"):
         return getattr(import_module("whence.methods"), name)
+    if name == "view":
+        return import_module("whence.ui.view").view
     if name == "train_halves":
         return import_module("whence.attribution.halves").train_halves
     if not name.startswith("_"):

@@ -282,14 +282,37 @@ def test_an_own_picture_by_file_and_from_the_clipboard(visit: Any, live: str, tm
     expect(title(page)).to_have_text("Your own sample")
 
 
-def test_a_broken_picture_is_reported(browser: Any, live: str) -> None:
+DROP = """([where, name, type, text, kind]) => {
+  const dataTransfer = new DataTransfer(), target = document.querySelector(where);
+  dataTransfer.items.add(new File([text], name, { type }));
+  const event = new DragEvent(kind, { dataTransfer, bubbles: true, cancelable: true });
+  target.dispatchEvent(event);
+  return event.defaultPrevented;
+}"""
+"""Drags a file over a part of a page, or drops it there."""
+
+
+def test_an_upload_that_fails_leaves_the_page(browser: Any, live: str) -> None:
     # Not by ``visit``: Chromium itself writes refused requests to the console.
     page = browser.new_page()
     page.set_default_timeout(PATIENCE)
     page.goto(live)
     page.wait_for_selector(".card")
     page.set_input_files("#upload", {"name": "x.png", "mimeType": "image/png", "buffer": b"nonsense"})
-    expect(page.locator("#explanation [role=alert]")).to_contain_text("The image cannot be read")
+    expect(page.locator("#own-image .own-note")).to_contain_text("“x.png”: The image cannot be read")
+    expect(title(page)).to_have_text("Test sample 0")
+    assert page.locator(".card").count() == 10
+
+    page.evaluate(DROP, ["#explanation", "notes.pdf", "application/pdf", "x", "dragenter"])
+    expect(page.locator("html.dropping #shown.over")).to_have_count(1)
+    page.evaluate(DROP, ["#explanation", "notes.pdf", "application/pdf", "x", "drop"])
+    note = page.locator("#shown > .own-note")
+    expect(note).to_contain_text("“notes.pdf” is no image that can be read. This model takes images: PNG")
+    expect(page.locator(".dropping, .over")).to_have_count(0)
+    assert page.evaluate(DROP, ["header", "x.png", "image/png", "x", "drop"])  # the browser would open it
+    expect(title(page)).to_have_text("Test sample 0")
+    note.locator("button").click()
+    expect(note).to_have_count(0)
     page.click("#tests [data-test='2']")
     expect(title(page)).to_have_text("Test sample 2")
     page.close()
@@ -610,6 +633,11 @@ def test_texts(visit: Any, tmp_path: Path) -> None:
             }"""
         )
         expect(page.locator(".top figure .tokens")).to_contain_text("shares of the bank rose")
+        page.evaluate(DROP, ["#tests", "cat.png", "image/png", "x", "drop"])
+        expect(page.locator("#tests-list > .own-note")).to_contain_text("is no text")
+        page.evaluate(DROP, ["#tests", "vote.txt", "text/plain", "the party won the vote", "drop"])
+        expect(page.locator(".top figure .tokens")).to_contain_text("the party won the vote")
+        expect(page.locator(".own-note")).to_have_count(0)
         for width in (380, 1920):
             page.set_viewport_size({"width": width, "height": 900})
             no_sideways_scrolling(page)

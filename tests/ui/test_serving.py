@@ -175,7 +175,7 @@ class Project:
 
 @cli.app.command()
 def busy():
-    explorer = SimpleNamespace(project=Project(), writes=False)
+    explorer = SimpleNamespace(project=Project(), writes=False, scores_only=False, other=None)
     serve(explorer, listen("127.0.0.1", 0, None), None, lambda line: print(line, flush=True))
 
 cli.main()
@@ -250,7 +250,7 @@ def test_the_training_set_is_read_on_the_engine_of_the_command(monkeypatch: pyte
     monkeypatch.setattr(server, "run", lambda app, listener: None)
     chosen = Local()
     with engine.using(chosen), listen("127.0.0.1", 0, None) as listener:
-        explorer: Any = SimpleNamespace(project=Project(), writes=False)
+        explorer: Any = SimpleNamespace(project=Project(), writes=False, scores_only=False, other=None)
         server.serve(explorer, listener, None, print)
         assert used.get(timeout=60) is chosen
 

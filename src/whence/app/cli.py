@@ -237,6 +237,9 @@ def serve(
     host: Annotated[str, opt("Address to listen at; others need --token.")] = "127.0.0.1",
     port: Annotated[int, opt("Port to listen at.", min=1, max=65535)] = 8000,
     token: Annotated[Text, opt("What visitors must know, at least 16 characters.", "TEXT")] = None,
+    compare: Annotated[
+        Path | None, opt("Another explainer of the same tests, shown side by side.", "FILE")
+    ] = None,
 ) -> None:
     """Show tests in the explorer, a live page on this machine.
 
@@ -245,10 +248,50 @@ def serve(
     whence serve clothes.whence --trust
 
     whence serve saved.whence --model clothes:model --data clothes:train
+
+    whence serve clothes.whence --trust --compare corrected.whence
     """
     from whence.app.explain import serve
 
-    serve(saved, host, port, token)
+    serve(saved, host, port, token, compare)
+
+
+@app.command()
+def view(
+    scores: Annotated[
+        Path,
+        typer.Argument(
+            help="Scores: .parquet, .safetensors, .npy or .pt, or a folder of kronfluence or bergson.",
+            metavar="SCORES",
+        ),
+    ],
+    data: Annotated[str, opt("The training set, or a function that returns it.", NAMED)],
+    tests: Annotated[str, opt("The tests with their labels, or a function that returns them.", NAMED)],
+    model: Annotated[Text, opt("The model, to show its predictions.", NAMED)] = None,
+    predictions: Annotated[
+        Text, opt("Its predicted classes or outputs: a .npy file, or module:name.", "FILE")
+    ] = None,
+    orientation: Annotated[
+        Text, opt("Rows and columns, test-train or train-test; default: by their numbers.", "AXES")
+    ] = None,
+    preprocess: Annotated[Text, opt("Function that turns raw inputs into the model's.", NAMED)] = None,
+    tokenizer: Annotated[Text, opt("Tokenizer of texts, and of tokens shown as text.", NAMED)] = None,
+    host: Annotated[str, opt("Address to listen at; others need --token.")] = "127.0.0.1",
+    port: Annotated[int, opt("Port to listen at.", min=1, max=65535)] = 8000,
+    token: Annotated[Text, opt("What visitors must know, at least 16 characters.", "TEXT")] = None,
+) -> None:
+    """Show scores of another tool in the explorer.
+
+    A list of tests, and the training samples with the strongest scores of each. No model is needed.
+
+    whence view pairwise_scores.safetensors --data clothes:train --tests clothes:test
+
+    whence view scores.pt --data clothes:train --tests clothes:test --model clothes:model
+    """
+    from whence.app.view import run
+
+    names = {"model": model, "preprocess": preprocess, "tokenizer": tokenizer}
+    run(scores, data, tests, predictions, orientation, names, host, port, token)
 
 
 @app.command()

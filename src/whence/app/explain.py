@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,10 @@ def report(saved: Saved, tests: str, out: Path, *, k: int, effects: bool) -> Non
     say(out.resolve())
 
 
-def serve(saved: Saved, host: str, port: int, token: str | None) -> None:
+def serve(saved: Saved, host: str, port: int, token: str | None, compare: Path | None) -> None:
     """Serve all tests on a page until interrupted; the address is taken before the explainer is read."""
     with listen(host, port, token) as listener:
-        serve_pages(Explorer(saved.open().with_tests(), _BUDGET), listener, token, say)
+        other = None
+        if compare is not None:
+            other = Explorer(replace(saved, explainer=compare).open().with_tests(), _BUDGET)
+        serve_pages(Explorer(saved.open().with_tests(), _BUDGET, other), listener, token, say)

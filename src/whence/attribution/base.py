@@ -446,7 +446,13 @@ class Attributor(ABC):
         return explain(self, x, k, target, index, truth, method, novelty, against, relative, features)
 
     def serve(
-        self, tests: Any = None, *, port: int = 0, open_browser: bool = True, block: bool | None = None
+        self,
+        tests: Any = None,
+        *,
+        compare: Attributor | None = None,
+        port: int = 0,
+        open_browser: bool = True,
+        block: bool | None = None,
     ) -> Any:
         """Show tests, training samples and audits in the explorer, a page that this machine alone can open.
 
@@ -455,6 +461,9 @@ class Attributor(ABC):
         tests
             Samples with labels, in any form that ``fit`` takes, or inputs alone, as for ``explain``. None
             shows up to 1,000 training samples, evenly spread over the training set.
+        compare
+            Another fitted explainer, of another method, model or training set: both are shown side by side
+            on the same tests.
         port
             Of the address; 0 takes one that is free.
         open_browser
@@ -469,7 +478,9 @@ class Attributor(ABC):
         """
         self._check_fitted()
         server: Any = import_module(_EXPLORER)
-        return server.serve_explainer(self, tests, port, open_browser=open_browser, block=block)
+        return server.serve_explainer(
+            self, tests, port, compare=compare, open_browser=open_browser, block=block
+        )
 
     def report(
         self, path: str | PathLike[str], tests: Any = None, *, k: int = 5, effects: bool = False

@@ -254,12 +254,12 @@ class Explanation:
         points than an eye can see.
         """
         start = self.base if self.words.origin else 0.0
-        return [(n, start + value) for n, value in _running(self.scores, self.scores)]
+        return [(n, start + value) for n, value in running(self.scores, self.scores)]
 
     @property
     def sparsity(self) -> list[tuple[int, float]]:
         """The share of all absolute scores that the strongest samples hold: (samples, share)."""
-        sums = _running(self.scores, np.abs(self.scores))
+        sums = running(self.scores, np.abs(self.scores))
         return [(n, part / (sums[-1][1] or 1.0)) for n, part in sums]
 
     @property
@@ -378,7 +378,7 @@ def _text(one: Contribution | Explanation, *maps: str) -> dict[str, Any]:
     return {"tokens": list(one.sample.tokens)} | {name: getattr(one, name).tolist() for name in maps}
 
 
-def _running(scores: Scores, values: Scores) -> list[tuple[int, float]]:
+def running(scores: Scores, values: Scores) -> list[tuple[int, float]]:
     """Add up values in the order of their scores, from the strongest to the weakest, at a few points."""
     order = np.flatnonzero(scores)[np.argsort(-np.abs(scores[scores != 0]), kind="stable")]
     sums = np.concatenate([[0.0], np.cumsum(values[order])])

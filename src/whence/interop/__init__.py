@@ -1,4 +1,4 @@
-"""Adapters for captum, quanda and cleanlab, and banks of retrained networks, each imported on first use."""
+"""Adapters for captum, quanda and cleanlab, banks of retrained networks, scores of other tools."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ if TYPE_CHECKING:
     from whence.interop.cleanlab import add_to_datalab
     from whence.interop.foreign_banks import open_bank, read_dattri, read_kronfluence
     from whence.interop.quanda import QuandaExplainer
+    from whence.interop.scores import ForeignScores, open_scores
 
 __all__ = [
     "CaptumInfluence",
+    "ForeignScores",
     "QuandaExplainer",
     "RetrainingBank",
     "add_to_datalab",
     "open_bank",
+    "open_scores",
     "read_bank",
     "read_dattri",
     "read_kronfluence",
@@ -27,20 +30,22 @@ __all__ = [
 ]
 
 _HOMES = {"CaptumInfluence": "captum", "QuandaExplainer": "quanda", "add_to_datalab": "cleanlab"}
-_BANKS = {
+_OWN = {
     "RetrainingBank": "banks",
     "read_bank": "banks",
     "write_bank": "banks",
     "open_bank": "foreign_banks",
     "read_dattri": "foreign_banks",
     "read_kronfluence": "foreign_banks",
+    "ForeignScores": "scores",
+    "open_scores": "scores",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import what a name stands for, or say that the library it adapts is missing."""
-    if name in _BANKS:
-        return getattr(import_module(f"whence.interop.{_BANKS[name]}"), name)
+    if name in _OWN:
+        return getattr(import_module(f"whence.interop.{_OWN[name]}"), name)
     if name not in _HOMES:
         raise AttributeError(f"module 'whence.interop' has no attribute {name!r}")
     home = _HOMES[name]

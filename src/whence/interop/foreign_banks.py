@@ -42,7 +42,7 @@ def read_kronfluence(folder: Folder) -> RetrainingBank:
     100 masks of 2,432 training samples of RTE, and margins of BERT for 277 tests, each the mean of five
     trainings; the first N of the training set in its order. ``examples/swag/files`` has the same form.
     """
-    masks, margins = (_array(Path(folder) / name) for name in _KRONFLUENCE)
+    masks, margins = (read_array(Path(folder) / name) for name in _KRONFLUENCE)
     check_shape("masks", masks, (None, None))
     check_shape("margins", margins, (len(masks), None))
     check_that(np.isin(masks, (0, 1)).all(), "masks", "hold 0 and 1", masks)
@@ -68,7 +68,7 @@ def read_dattri(folder: Folder, n_train: int = 5_000) -> RetrainingBank:
     n_train
         Training samples that halves are drawn from; 5,000 in all benchmarks of dattri that have images.
     """
-    indices, losses = (_array(Path(folder) / name) for name in _DATTRI)
+    indices, losses = (read_array(Path(folder) / name) for name in _DATTRI)
     check_shape("indices", indices, (None, None))
     check_shape("target_values", losses, (len(indices), None))
     subsets = np.zeros((len(indices), check_count("n_train", n_train)), np.bool_)
@@ -89,8 +89,8 @@ _READERS: dict[tuple[str, ...], Callable[[Folder], RetrainingBank]] = {
 }
 
 
-def _array(path: Path) -> Array:
-    """Read a tensor or a numpy array that ``torch.save`` wrote, without running code."""
+def read_array(path: Path) -> Array:
+    """Return a tensor or a numpy array that ``torch.save`` wrote, as an array, without running code."""
     serialization: Any = torch.serialization
     if not hasattr(serialization, "safe_globals"):
         raise UnsupportedError(

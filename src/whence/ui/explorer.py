@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -19,6 +19,7 @@ from whence.explanation.page import check_data, concepts_data, explanation_data,
 from whence.explanation.wording import Question
 from whence.project import Project
 from whence.surrogate.scores import Contrast
+from whence.ui.compared import Compared
 from whence.ui.requests import Answer
 from whence.ui.solved import Surrogates, compares, note, questions, withheld
 from whence.ui.tested import Tested
@@ -35,19 +36,28 @@ class Explorer:
     tests, training : the test and the training samples
     task, names : the task, and the names of its outputs
     questions : the questions that explanations can answer; the first is the default
+    other, compared : another explorer of the same tests, and both side by side, or None
     model_lock : held while the model runs
 
     Parameters
     ----------
     max_seconds : time limit of the solver of effects
+    compare : another explorer of the same tests, shown side by side
     """
 
-    def __init__(self, project: Project, max_seconds: float | None = None) -> None:
+    scores_only: Literal[False] = False
+
+    def __init__(
+        self, project: Project, max_seconds: float | None = None, compare: Explorer | None = None
+    ) -> None:
         self.project = project
         self.task, self.names = project.attributor.task_, project.attributor.task_.output_names
         self.questions = questions(project)
         self.solved, self.model_lock = Surrogates(project, max_seconds), threading.Lock()
         self.tests, self.training = Tested(project, self.solved), Trained(project, self.solved)
+        self.other, self.compared = compare, None if compare is None else Compared(self.tests, compare.tests)
+        if compare is not None:
+            compare.model_lock = self.model_lock  # both may explain the same model
 
     @property
     def writes(self) -> bool:
@@ -100,6 +110,8 @@ class Explorer:
             "accuracy": tests.accuracy,
             "agreement": tests.agreement,
             "size": path.stat().st_size if path.is_file() else None,
+            "scores": None,
+            "compare": None if self.compared is None else self.compared.info(),
         }
 
     def explain(

@@ -18,15 +18,20 @@ from whence.pages.render import Look, read, render
 from whence.ui.classes import classes
 from whence.ui.explorer import Explorer
 from whence.ui.solved import compares, withheld
+from whence.ui.viewed import Viewed
 
 SCRIPTS = (
     "dom", "address", "changelist", "maps", "source", "charts", "panels", "marking", "prediction", "audit",
-    "classes", "gallery", "start", "list", "slices", "changes", "keys", "main",
+    "classes", "gallery", "start", "list", "slices", "changes", "side", "keys", "upload", "main",
 )  # fmt: skip
 """The page's modules; each imports only from those before it."""
 
 
-def live_page(explorer: Explorer) -> str:
+STYLES = ("explorer", "view", "side", "upload")
+"""The page's style sheets, joined in this order."""
+
+
+def live_page(explorer: Explorer | Viewed) -> str:
     """Render the page that requests its data from the server."""
     return _render(live_look(), report=False, info=explorer.info())
 
@@ -34,7 +39,8 @@ def live_page(explorer: Explorer) -> str:
 @cache
 def live_look() -> Look:
     """Return the style and the script of the live page."""
-    return Look(read(__package__, "templates/explorer.css"), bundle(), live=True)
+    style = "".join(read(__package__, f"templates/{name}.css") for name in STYLES)
+    return Look(style, bundle(), live=True)
 
 
 class Note(NamedTuple):

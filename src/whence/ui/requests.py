@@ -50,6 +50,12 @@ class TestFilters(BaseModel):
     slice: Name | None = None
 
 
+class WantedComparison(Paged):
+    """A page of the tests of two explainers, and what they are sorted by."""
+
+    by: Literal["outputs", "samples", "number"] = "outputs"
+
+
 class TrainingFilters(BaseModel):
     """Which training samples are listed."""
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import torch
-from fastapi import Depends, FastAPI, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.responses import StreamingResponse
 
 from whence.core.naming import optional_import
@@ -19,8 +19,19 @@ from whence.explanation.wording import Question
 from whence.ui.background import Run
 from whence.ui.changes import what_changes, what_if
 from whence.ui.classes import classes, compare, confusion, gallery
+from whence.ui.compared import Compared
 from whence.ui.explorer import Explorer
-from whence.ui.requests import Answer, Changes, Other, Paged, Wanted, WantedTraining, WhatIfRequest
+from whence.ui.requests import (
+    Answer,
+    Changes,
+    Other,
+    Paged,
+    Wanted,
+    WantedComparison,
+    WantedTraining,
+    WhatIfRequest,
+)
+from whence.ui.viewed import Viewed
 
 Result = TypeVar("Result")
 
@@ -40,15 +51,57 @@ Over = Annotated[Other, Query()]
 Page = Annotated[Paged, Query()]
 
 
-def add_routes(app: FastAPI, explorer: Explorer) -> None:
-    """Add the routes of the page: tests, training set, and computations."""
+def add_routes(app: FastAPI, explorer: Explorer | Viewed) -> None:
+    """Add the routes of the page: tests, training set, and computations; of scores alone only their tests."""
+    if explorer.scores_only:
+        _scores(app, explorer)
+        return
     _tests(app, explorer)
     _own(app, explorer)
     _training(app, explorer)
     _solved(app, explorer)
+    if explorer.other is not None and explorer.compared is not None:
+        _compared(app, explorer.compared)
+        below = APIRouter(prefix="/other")
+        _tests(below, explorer.other)
+        app.include_router(below)
 
 
-def _tests(app: FastAPI, explorer: Explorer) -> None:
+def _scores(app: FastAPI, viewed: Viewed) -> None:
+    @app.get("/api/info")
+    def info() -> Answer:
+        """What was loaded."""
+        return viewed.info()
+
+    @app.get("/api/tests")
+    def tests(wanted: Annotated[Wanted, Query()]) -> Answer:
+        """A page of the test samples that match."""
+        return viewed.rows(wanted)
+
+    @app.get("/api/tests/{test}/explanation")
+    def explanation(test: int, k: Pairs = 5) -> Answer:
+        """The training samples with the strongest scores of a test."""
+        return viewed.explain(test, k)
+
+
+def _compared(app: FastAPI, compared: Compared) -> None:
+    @app.get("/api/compare")
+    def rows(wanted: Annotated[WantedComparison, Query()]) -> Answer:
+        """A page of the tests of two explainers, those that differ most first."""
+        return compared.rows(wanted)
+
+    @app.get("/api/compare/{test}")
+    def outputs(test: int) -> Answer:
+        """The outputs of both models for a test."""
+        return compared.outputs(test)
+
+    @app.post("/api/compare/overlap")
+    def overlap() -> StreamingResponse:
+        """Compare the strongest training samples of all tests; JSON lines: progress, then their mean."""
+        return _answered(compared.overlap.begin(), lambda shared: {"mean": float(shared.mean())})
+
+
+def _tests(app: FastAPI | APIRouter, explorer: Explorer) -> None:
     @app.get("/api/info")
     def info() -> Answer:
         """What was loaded, and statistics over all tests."""
@@ -280,7 +333,7 @@ def image_input(explorer: Explorer, pixels: Any) -> Any:
 def decode_picture(body: bytes) -> Any:
     """Decode an image to bytes (height, width, 3), or raise."""
     with optional_import("Images need Pillow. Install whence[images]."):
-        from PIL import Image, ImageOps
+        from PIL import Image, ImageOps, UnidentifiedImageError
     try:
         with Image.open(io.BytesIO(body), formats=("PNG", "JPEG", "WEBP", "BMP", "GIF")) as opened:
             if opened.width * opened.height > MOST_PIXELS:
@@ -290,5 +343,9 @@ def decode_picture(body: bytes) -> Any:
             return np.asarray(ImageOps.exif_transpose(opened).convert("RGB"))
     except InvalidInputError:
         raise
+    except UnidentifiedImageError:
+        raise InvalidInputError(
+            "The image cannot be read: it is no PNG, JPEG, WebP, BMP or GIF. Save it as one of these."
+        ) from None
     except Exception as error:
         raise InvalidInputError(f"The image cannot be read: {error}.") from None

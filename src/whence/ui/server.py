@@ -27,8 +27,9 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from whence import __version__
+from whence.attribution.base import Attributor
 from whence.core import store
-from whence.core.checks import check_count, check_flag, check_path
+from whence.core.checks import check_count, check_flag, check_is, check_path
 from whence.errors import InvalidInputError, WhenceError
 from whence.project import Project
 from whence.ui.background import start_thread
@@ -36,6 +37,7 @@ from whence.ui.explorer import Explorer
 from whence.ui.pages import live_look, live_page, report_page
 from whence.ui.routes import add_routes
 from whence.ui.solved import compares
+from whence.ui.viewed import Viewed
 from whence.ui.work_routes import add_work_routes
 from whence.ui.writing import Writing, add_writing
 
@@ -62,7 +64,7 @@ HEADERS = {
 """Of every answer."""
 
 
-def create_app(explorer: Explorer, *, hosts: tuple[str, ...], token: str | None = None) -> FastAPI:
+def create_app(explorer: Explorer | Viewed, *, hosts: tuple[str, ...], token: str | None = None) -> FastAPI:
     """Make the application.
 
     Parameters
@@ -110,7 +112,7 @@ def create_app(explorer: Explorer, *, hosts: tuple[str, ...], token: str | None 
             else HTMLResponse(live_page(explorer))
         )
 
-    if explorer.writes:
+    if not explorer.scores_only and explorer.writes:
         add_writing(app, Writing(explorer.project))
         tests = app.get("/explorer", response_class=HTMLResponse, include_in_schema=False)
         tests(lambda: live_page(explorer))
@@ -128,7 +130,7 @@ def _refusal(request: Request, hosts: tuple[str, ...], token: str | None) -> Res
         return _detail("This address is not served here.", 421)
     if token is not None and not _knows(request, token):
         return _detail("Open the address that 'whence serve' printed.", 401)
-    computes = request.method == "POST" or request.url.path.startswith("/api/")
+    computes = request.method == "POST" or request.url.path.startswith(("/api/", "/other/"))
     if computes and request.headers.get("x-whence") != "1":
         # A page elsewhere cannot send this header without being asked first, which is refused.
         return _detail("Requests must carry the header X-Whence: 1.", 403)
@@ -160,7 +162,7 @@ class Live:
     url : the address of the page, on this machine only
     """
 
-    def __init__(self, explorer: Explorer, listener: socket.socket) -> None:
+    def __init__(self, explorer: Explorer | Viewed, listener: socket.socket) -> None:
         self.url = address(listener, None)
         self._server = Server(_configured(create_app(explorer, hosts=LOOPBACK)))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, daemon=True)
@@ -190,11 +192,22 @@ class Live:
 
 
 def serve_explainer(
-    attributor: Any, tests: Any, port: int, *, open_browser: bool, block: bool | None
+    attributor: Any, tests: Any, port: int, *, compare: Any, open_browser: bool, block: bool | None
 ) -> Live:
     """Serve the explorer of a fitted explainer from Python; ``Attributor.serve`` says what is given."""
-    with_tests = Project.of(attributor, tests)
-    live = Live(Explorer(with_tests), listen("127.0.0.1", check_count("port", port, 0, 65535), None))
+    other = None
+    if compare is not None:
+        check_is("compare", compare, Attributor, "a fitted explainer")
+        other = Explorer(Project.of(compare, tests))
+    live = Live(
+        Explorer(Project.of(attributor, tests), compare=other),
+        listen("127.0.0.1", check_count("port", port, 0, 65535), None),
+    )
+    return show(live, open_browser=open_browser, block=block)
+
+
+def show(live: Live, *, open_browser: bool, block: bool | None) -> Live:
+    """Open a page that is served in the browser, and in scripts wait until it ends."""
     if check_flag("open_browser", open_browser):
         webbrowser.open(live.url)
     interactive = hasattr(sys, "ps1") or "IPython" in sys.modules
@@ -213,13 +226,16 @@ def report_explainer(attributor: Any, path: str | PathLike[str], tests: Any, k: 
     return os.fspath(path)
 
 
-def serve(explorer: Explorer, listener: socket.socket, token: str | None, say: Callable[[str], None]) -> None:
+def serve(
+    explorer: Explorer | Viewed, listener: socket.socket, token: str | None, say: Callable[[str], None]
+) -> None:
     """Serve until interrupted, at an address that ``listen`` took."""
     app = create_app(explorer, hosts=LOOPBACK, token=token)
     # Read while the first page is looked at, so that the first question of what if need not wait for it.
-    if compares(explorer.project):
+    if not explorer.scores_only and compares(explorer.project):
         start_thread(lambda: explorer.project.train_bank)
-    say(f"Serving {explorer.project.path.name} at {address(listener, token)} (Ctrl-C ends it).")
+    name = explorer.scores.path.name if explorer.scores_only else explorer.project.path.name
+    say(f"Serving {name} at {address(listener, token)} (Ctrl-C ends it).")
     run(app, listener)
 
 

@@ -1,7 +1,7 @@
 // The address holds the page's state: reloads, bookmarks and shared links show the same, and "back" works.
 
 const VIEWS = { "made-of": "made of", "would-change": "would change" };
-const TABS = ["start", "explore", "audit", "classes", "concepts", "whatif"];
+const TABS = ["start", "explore", "compare", "audit", "classes", "concepts", "whatif"];
 const MAPS = ["none", "beside", "over"];
 const TICKS = ["wrong", "disagree", "novel"];
 

@@ -77,7 +77,7 @@ export function charts(why) {
   const sums = why.waterfall.map((p) => p[1]);
   const half = why.sparsity.find((p) => p[1] >= 0.5)?.[0] ?? 0;
   return h("div", { class: "charts" },
-    chart(why.waterfall, {
+    sums.length === 0 ? null : chart(why.waterfall, {
       title: `${why.words.running}, ${ends(why)}`,
       low: Math.min(0, ...sums), high: Math.max(0, ...sums), unit: short,
       label: `${why.words.running}, ${ends(why)}: it ends at ${signed(sums.at(-1))}`,

@@ -32,6 +32,7 @@ export function h(tag, attributes = {}, ...children) {
 // Text in which the first occurrence of each glossary term is a control that shows its meaning.
 export function glossed(text) {
   const terms = [...document.querySelectorAll(".glossary dd")], seen = new Set(), parts = [];
+  if (!terms.length) return [text];
   const any = new RegExp(terms.map((term, i) => `(?<t${i}>${term.dataset.forms})`).join("|"), "g");
   let end = 0;
   for (const match of text.matchAll(any)) {

@@ -12,7 +12,9 @@ import { TestList } from "./list.js";
 import { Tray } from "./marking.js";
 import { PredictionView } from "./prediction.js";
 import { ChangesView } from "./changes.js";
+import { SideView } from "./side.js";
 import { listenToKeys } from "./keys.js";
+import { Uploads } from "./upload.js";
 
 const state = { ...plain(), info: null, names: [], list: null, changes: null, tray: null, prediction: null, views: {}, own: null, why: null, wanted: "", asked: 0,
   solved: new Set(), fitting: null, fitted: !source.live };
@@ -24,16 +26,22 @@ function choose(test) {
   return explain();
 }
 
-function chooseOwn(body, type) {
-  Object.assign(state, { own: { body, type, number: state.asked }, test: null, pair: null });
+// Explain the visitor's own sample; the page changes when that has worked.
+async function chooseOwn(body, type) {
+  const { C, question } = state.choice, known = state.solved.has(C) ? C : null;
+  const choice = { ...freed(), C: known, question: question === "would change" && !state.fitted ? state.info.questions[0] : question };
+  const before = state.asked, why = await source.own(body, type, choice);
+  if (before !== state.asked) return; // a later choice came in between
+  Object.assign(state, { own: { body, type, number: state.asked, why, key: JSON.stringify(choice) }, test: null, pair: null });
   forgetClasses();
-  return go({ tab: "explore" });
+  go({ tab: "explore" });
 }
 
 // Chosen classes hold for one test; the runner-up holds for all.
+const freed = () => ({ ...state.choice, target: null, against: state.choice.against === "runner-up" ? "runner-up" : null });
+
 function forgetClasses() {
-  state.choice.target = null;
-  if (state.choice.against !== "runner-up") state.choice.against = null;
+  Object.assign(state.choice, freed());
 }
 
 // ``over`` replaces the address instead of adding a step to the history.
@@ -72,7 +80,8 @@ async function explain(over = false) {
 // The key of the explanation that is wanted.
 const wanted = () => state.own ? `own ${state.own.number}` : JSON.stringify([state.test, state.choice]);
 
-const answer = (choice) => state.own ? source.own(state.own.body, state.own.type, choice) : source.explain(state.test, choice);
+const answer = (choice) => !state.own ? source.explain(state.test, choice)
+  : state.own.key === JSON.stringify(choice) ? state.own.why : source.own(state.own.body, state.own.type, choice);
 
 function drawn(why) {
   state.why = why;
@@ -183,7 +192,9 @@ function openView(name) {
 function turn(name, over = false) {
   openView(name);
   const { one, other, from, views } = state;
-  if (state.tab === "classes") views.classes?.show(one, other, from); else views[state.tab]?.show(state.tab === "whatif" ? state.slice : from);
+  if (state.tab === "classes") views.classes?.show(one, other, from);
+  else if (state.tab === "compare") views.compare?.show(from, state.test);
+  else views[state.tab]?.show(state.tab === "whatif" ? state.slice : from);
   state.tray?.follow(state.tab, state.why);
   if (state.tab === "explore") ensure(over);
 }
@@ -206,7 +217,7 @@ function go(changes) {
 
 // The keys' actions in a view.
 function acts(view) {
-  if (view !== "explore") return view === "audit" ? state.views.audit?.keys() ?? {} : {};
+  if (view !== "explore") return ["audit", "compare"].includes(view) ? state.views[view]?.keys() ?? {} : {};
   if (!state.why) return {};
   const { pairs } = state.why, at = pairs.indexOf(state.prediction.chosen), press = (id) => () => place(id)?.click();
   const marking = { y: press("keep"), x: press("remove"), r: () => place("relabel")?.focus(), u: press("undo"), s: press("solve") };
@@ -217,15 +228,6 @@ function acts(view) {
     "/": () => { place("filters").open = true; place("search").focus(); },
     ...state.tray ? marking : {},
   };
-}
-
-function pasted(event) {
-  const file = [...(event.clipboardData?.files ?? [])].find((each) => each.type.startsWith("image/"));
-  if (file && state.info.kind === "image") return chooseOwn(file, file.type);
-  const text = event.clipboardData?.getData("text/plain").trim();
-  if (!text || state.info.kind !== "text" || event.target.closest?.("input, textarea")) return;
-  place("text").value = text;
-  chooseOwn(text, "text/plain; charset=utf-8");
 }
 
 function listen() {
@@ -239,10 +241,6 @@ function listen() {
   addEventListener("hashchange", () => follow());
   if (!source.live) return;
   place("stop").addEventListener("click", stop);
-  const upload = place("upload");
-  upload.addEventListener("change", () => { if (upload.files[0]) chooseOwn(upload.files[0], upload.files[0].type); upload.value = ""; });
-  place("own-text").addEventListener("submit", (event) => { event.preventDefault(); chooseOwn(place("text").value, "text/plain; charset=utf-8"); });
-  document.addEventListener("paste", pasted);
 }
 
 // Show the state of the address, when the page opens and when the address changes.
@@ -263,6 +261,7 @@ async function follow() {
 function makeViews(info) {
   const { names: classNames, views, changes } = state, page = (from) => go({ from });
   if (source.live) views.start = new StartView(place("start"), source, info);
+  if (info.compare) views.compare = new SideView(place("compare"), source, info, classNames, go);
   if (info.label_kind !== "class") return;
   for (const [name, words] of Object.entries(info.withheld)) if (place(name)) replace(place(name), h("h2", {}, place(`tab-${name}`).textContent), h("p", { class: "withheld" }, words));
   if (Object.keys(info.withheld).length) return;
@@ -285,7 +284,7 @@ async function begin() {
   }
   state.prediction = new PredictionView(place("explanation"), source, info, state.names, source.live ? state.changes : null, { change, pin, step: (by) => state.list.step(by), maps: showMaps });
   place("explanation").classList.add(info.kind);
-  if (source.live && info.kind !== "values") place(`own-${info.kind}`).hidden = false;
+  if (source.live && info.kind !== "values" && !info.scores) new Uploads(info.kind, chooseOwn);
   makeViews(info);
   listen();
   await follow();

@@ -12,13 +12,13 @@ export function summary(why, typical, stable) {
   const line = (check) => h("li", { class: check.passed === false ? "failed" : check.passed === null ? "quiet" : "" },
     h("span", { "aria-hidden": "true" }, check.mark), " ", ...glossed(check.words));
   return [h("p", { class: "claim" }, ...glossed(why.summary.claim)),
-    h("ul", { class: waits ? "checks three" : "checks" }, [agrees, typical ?? unknown, ...more, ...(stable ? [stable] : [])].map(line))];
+    why.facts ? null : h("ul", { class: waits ? "checks three" : "checks" }, [agrees, typical ?? unknown, ...more, ...(stable ? [stable] : [])].map(line))];
 }
 
 // Facts about the scores, one named line each.
 export function certificate(why) {
   const n = why.n_members;
-  const lines = [
+  const lines = why.facts ?? [
     ["accuracy", `${n ? "The largest of their relative duality gaps" : "Its relative duality gap"} is ${short(why.gap)}.`],
     ["samples", `${count(why.n_support)} of ${count(why.n_train)} training samples ${why.words.scored}.`],
     ["shown", `The samples below hold ${percent(why.share_for)} of ${why.words.everything[0]}, ${percent(why.share_against)} of ${why.words.everything[1]}.`],
@@ -88,7 +88,7 @@ const scored = (pair) => `${signed(pair.score)}${pair.spread === null ? "" : ` Â
 // One training sample; ``choose`` shows it next to the test.
 export function card(pair, why, names, maps, choose) {
   const label = new Name(pair.label_text), made = why.question === "made of";
-  const words = `Training sample ${pair.index}, labelled ${label}, ${made ? "score" : "effect"} ${signed(pair.score)}`;
+  const words = `Training sample ${pair.index}, labelled ${label}, ${why.question === "would change" ? "effect" : "score"} ${signed(pair.score)}`;
   return h("li", { class: `card ${side(pair.score)}`, "data-pair": pair.index },
     h("button", { type: "button", "aria-pressed": "false", title: `Training sample ${pair.index}: ${percent(pair.share)} of all ${why.words.share[pair.score >= 0 ? 0 : 1]}`, onclick: choose },
       sampleView(pair.sample, words, maps ? pair.train_map : null, why.full.train),
@@ -124,14 +124,15 @@ export function treeView(why) {
 
 // Both samples of a pair side by side, with their maps.
 export function pairView(pair, why, names) {
-  const figure = (sample, map, full, words, caption) => h("figure", {}, sampleView(sample, words, map, full, "folded"), h("figcaption", {}, caption), scaleKey(full));
+  const figure = (sample, map, full, words, caption) => h("figure", {}, sampleView(sample, words, map, full, "folded"), h("figcaption", {}, caption), map ? scaleKey(full) : null);
+  const shown = why.facts ? [`; its label ${pair.differs ? "is another" : "is the same"}.`] : [`${why.question !== "made of" ? ": this sample" : why.label_kind === "number" ? "" : " is"} ${why.words.side[pair.score >= 0 ? 0 : 1]} `, h("b", {}, ...claim(why, names, pair.score >= 0 ? 0 : 1)), ...partly(pair, why, names)];
   return h("div", { class: "pair" },
-    figure(pair.sample, pair.train_map, why.full.train, `Training sample ${pair.index}, labelled ${new Name(pair.label_text)}, with its relevance`,
+    figure(pair.sample, pair.train_map, why.full.train, `Training sample ${pair.index}, labelled ${new Name(pair.label_text)}${pair.train_map ? ", with its relevance" : ""}`,
       [`training sample ${pair.index}, `, h("b", {}, new Name(pair.label_text))]),
-    figure(why.sample, pair.test_map, why.full.test, `The test sample, with the relevance of training sample ${pair.index}`,
+    figure(why.sample, pair.test_map, why.full.test, pair.test_map ? `The test sample, with the relevance of training sample ${pair.index}` : "The test sample",
       [why.test === null ? "your sample" : `test sample ${why.test}`]),
     h("p", {}, h("b", { class: `${side(pair.score)}-ink` }, ...glossed(`${why.words.mark}${scored(pair)}`)),
-      `${why.question !== "made of" ? ": this sample" : why.label_kind === "number" ? "" : " is"} ${why.words.side[pair.score >= 0 ? 0 : 1]} `, h("b", {}, ...claim(why, names, pair.score >= 0 ? 0 : 1)), ...partly(pair, why, names)),
+      ...shown),
     h("p", { class: "stability", hidden: true }));
 }
 

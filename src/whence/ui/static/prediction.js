@@ -29,7 +29,7 @@ export class PredictionView {
       note ? h("p", { class: "note" }, h("b", {}, `${note.heading}. `), note.text) : null,
       h("div", { class: "top" },
         h("figure", { class: "of-test" }, sampleView(why.sample, `${title}, ${why.words.predicted} ${new Name(why.verdict.predicted)}`, maps ? why.logit_map : null, why.full.logit, "open"),
-          maps ? h("figcaption", {}, ...glossed("relevance for "), ...claim(why, names, 0)) : null, maps ? scaleKey(why.full.logit) : null),
+          maps && why.logit_map ? h("figcaption", {}, ...glossed("relevance for "), ...claim(why, names, 0)) : null, maps && why.logit_map ? scaleKey(why.full.logit) : null),
         h("div", { class: "verdict" }, verdict(why, names), h("div", { id: "sentence" }, summary(why))),
         waterfall(why)),
       info.writes && source.live && why.sample.kind === "text" ? h("p", {}, h("a", { id: "go-on", href: `write?${new URLSearchParams({ prompt: why.sample.tokens.join("").trim().slice(-PROMPT) })}` }, "Continue this text with the model")) : null,
@@ -37,7 +37,7 @@ export class PredictionView {
       info.note ? h("p", { class: "quiet reach" }, info.note) : null,
       h("div", { class: maps ? "sides mapped-sides" : "sides" }, this.side(0, "for", "▲", maps), this.side(1, "against", "▼", maps)),
       this.pair, this.conceptsOf,
-      fold("details", "Details: certificate, sums, settings", h("div", { class: "two" }, h("div", {}, certificate(why), balance(why)), h("div", {}, this.settings(state), why.n_members ? null : h("div", { id: "typicality" }))), charts(why)),
+      fold("details", "Details: certificate, sums, settings", h("div", { class: "two" }, h("div", {}, certificate(why), balance(why)), h("div", {}, this.settings(state), why.n_members || why.facts ? null : h("div", { id: "typicality" }))), why.facts ? null : charts(why)),
       why.tree ? fold("groups", "Groups of similar training samples", treeView(why)) : null);
     roving(box.querySelector(".sides"), ".card button")();
     this.show(why.pairs.find((pair) => pair.index === state.pair) ?? null);
@@ -69,6 +69,7 @@ export class PredictionView {
   }
 
   mapsSwitch(state) {
+    if (this.info.scores) return null;
     const image = this.info.kind === "image", options = [["none", "hidden"], ["beside", image ? "next to pictures" : "shown"], ...(image ? [["over", "over pictures"]] : [])];
     return h("label", { class: "maps-switch" }, "relevance maps ", h("select", { id: "maps", onchange: (event) => this.actions.maps(event.target.value) },
       options.map(([value, words]) => h("option", { value, selected: value === state.maps }, words))));
@@ -83,7 +84,7 @@ export class PredictionView {
     const against = () => h("select", { id: "against", onchange: ({ target: { value } }) => actions.change({ against: value === "" || value === "runner-up" ? value || null : +value }) },
       [["", "–"], ["runner-up", state.choice.against === "runner-up" ? `runner-up: ${names[why.against]}` : "runner-up"]].map(([value, words]) => h("option", { value, selected: value === (state.choice.against ?? "") }, words)),
       names.map((name, c) => c === why.target ? null : h("option", { value: c, title: name.whole, selected: c === state.choice.against }, `${name}`)));
-    return h("div", { class: "controls" }, h("label", {}, "explain ", target), info.contrasts && why.question === "made of" ? h("label", {}, "against ", against()) : null);
+    return h("div", { class: "controls" }, info.scores ? null : h("label", {}, "explain ", target), info.contrasts && why.question === "made of" ? h("label", {}, "against ", against()) : null);
   }
 
   // How many samples, and how sparse the surrogate.

@@ -88,6 +88,10 @@ export const source = stored ? {
     if (label !== "") words.set("label", label);
     return ask(`api/training?${words}`);
   },
+  sideRows: ({ by, offset, limit }) => ask(`api/compare?${new URLSearchParams({ by, offset, limit })}`),
+  sideOutputs: (test) => ask(`api/compare/${test}`),
+  sideOverlap: (onProgress) => stream("api/compare/overlap", "", onProgress),
+  explainOther: (test, choice) => ask(`other/api/tests/${test}/explanation?${chosen(choice)}`),
   whatChanges: (changes, onProgress) => stream("api/whatif/tests", JSON.stringify(changes), onProgress),
 };
 

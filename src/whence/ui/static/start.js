@@ -1,7 +1,7 @@
 // The start page: the most useful things to do with this model, its confusions, and what was loaded.
 
 import { addressOf } from "./address.js";
-import { Name, count, glossed, h, percent, progress, replace, short } from "./dom.js";
+import { Name, count, glossed, h, percent, progress, replace, short, some } from "./dom.js";
 import { sampleView } from "./maps.js";
 
 const FIRST = 6; // samples per task
@@ -11,15 +11,28 @@ function size(bytes) {
   return `${Number((bytes / 1000 ** at).toPrecision(3))} ${unit[at]}`;
 }
 
+const classesOf = (info) => `${count(info.classes.length)}: ${info.classes.slice(0, 12).map((name) => new Name(name)).join(", ")}${info.classes.length > 12 ? ", …" : ""}`;
+
+// The same of scores that another tool wrote.
+function scoresLoaded(info) {
+  const { tool, about, orientation, path } = info.scores;
+  return [
+    ["Scores", `${path}, written by ${tool}${about ? `, ${about}` : ""}; ${orientation === "test-train" ? "rows are tests" : "rows are training samples"}`],
+    ["Training set", some(info.n_train, "sample")],
+    ["Tests", `${some(info.n_tests, "sample")}, ${info.accuracy === null ? "predictions are not known" : `${percent(info.accuracy)} right`}`],
+    ["Classes", classesOf(info)],
+  ];
+}
+
 // What was loaded, as lines of a name and words.
 function loaded(info) {
-  const whole = info.label_kind === "number", outputs = info.classes.length;
+  const whole = info.label_kind === "number";
   return [
     ["Model", info.members > 1 ? `an ensemble of ${info.members}: ${info.model}, ${count(info.n_parameters)} parameters together; features of each are the inputs of its head, those of the first the ${count(info.n_features)} of ${info.head}`
       : `${info.model}, ${count(info.n_parameters)} parameters; features are the ${count(info.n_features)} inputs of ${info.head}${info.metric === "raw" ? "" : `, ${info.metric} for the surrogate`}`],
     ["Training set", `${info.data ? `${info.data}, ` : ""}${count(info.n_train)} samples`],
     ["Tests", `${info.test ? `${info.test}, ` : ""}${count(info.n_tests)} samples, ${info.accuracy === null ? "without labels" : whole ? `R² ${info.accuracy.toFixed(3)}` : `${percent(info.accuracy)} right`}`],
-    [{ class: "Classes", label: "Labels", number: "Numbers" }[info.label_kind], `${count(outputs)}: ${info.classes.slice(0, 12).map((name) => new Name(name)).join(", ")}${outputs > 12 ? ", …" : ""}`],
+    [{ class: "Classes", label: "Labels", number: "Numbers" }[info.label_kind], classesOf(info)],
     ["Surrogate", `${info.C === null ? "one per model, together" : `C = ${short(info.C)};`} ${whole ? `R² ${info.agreement.toFixed(3)} with the model on the tests` : `agrees with the model on ${percent(info.agreement)} of the tests`}; ${count(info.n_support)} of the training samples are support vectors; duality gap ${info.members > 1 ? "at most " : ""}${short(info.gap)}`],
     info.size === null ? null : ["File", size(info.size)],
   ].filter(Boolean);
@@ -36,20 +49,21 @@ export class StartView {
     const { info, source } = this, to = (part) => addressOf(info, part), classes = info.label_kind === "class", link = (part, words) => h("a", { href: to(part) }, words);
     const right = info.accuracy === null ? "" : info.label_kind === "number" ? `R² ${info.accuracy.toFixed(2)} on` : `${percent(info.accuracy)} right on`;
     replace(this.box,
-      h("p", { class: "lead" }, h("b", {}, `${right} ${count(info.n_tests)} test samples`.trim()), `, explained by ${count(info.n_train)} training samples. What do you want to look at?`),
+      h("p", { class: "lead" }, h("b", {}, `${right} ${count(info.n_tests)} test samples`.trim()), `, ${info.scores ? `scores of ${info.scores.tool} for` : "explained by"} ${count(info.n_train)} training samples. What do you want to look at?`),
       h("div", { class: "tasks" },
-        info.label_kind === "number" || info.accuracy === null ? this.tests("Least certain", { order: "least certain" }, "The predictions with the lowest probability.")
+        info.scores && info.accuracy === null ? this.tests("Tests", {}, "The strongest training samples of each, for and against.")
+          : info.label_kind === "number" || info.accuracy === null ? this.tests("Least certain", { order: "least certain" }, "The predictions with the lowest probability.")
           : this.tests("Wrong predictions", { wrong: true }, "See which training samples they come from."),
         classes && !info.withheld.audit ? this.labels() : null,
         info.compares ? this.tests("Inputs unlike the training data", { novel: true }, "Predictions that no training sample resembles.") : null),
-      classes && info.accuracy !== null ? this.confusion() : null,
+      classes && info.accuracy !== null && !info.scores ? this.confusion() : null,
       h("section", { class: "also" }, h("h2", {}, "More"), h("ul", {},
         h("li", {}, h("a", { href: to({}), onclick: (event) => this.random(event) }, "a random test")),
-        info.label_kind === "number" ? null : h("li", {}, link({ query: { order: "least certain" } }, "least certain predictions first")),
+        info.label_kind === "number" || (info.scores && !info.scores.certain) ? null : h("li", {}, link({ query: { order: "least certain" } }, "least certain predictions first")),
         info.n_differing ? h("li", {}, link({ query: { disagree: true } }, `${count(info.n_differing)} tests on which the surrogate disagrees`)) : null,
-        classes && !info.note ? [h("li", {}, link({ tab: "classes" }, "classes compared")), h("li", {}, link({ tab: "concepts" }, "concepts")), h("li", {}, link({ tab: "whatif" }, "what would change with other training samples"))] : null),
+        classes && !info.note && !info.scores ? [h("li", {}, link({ tab: "classes" }, "classes compared")), h("li", {}, link({ tab: "concepts" }, "concepts")), h("li", {}, link({ tab: "whatif" }, "what would change with other training samples"))] : null),
       info.note ? h("p", { class: "quiet" }, info.note) : null),
-      h("details", { class: "loaded more" }, h("summary", {}, "What was loaded"), h("dl", {}, loaded(info).map(([name, words]) => h("div", {}, h("dt", {}, name), h("dd", {}, ...glossed(words)))))));
+      h("details", { class: "loaded more" }, h("summary", {}, "What was loaded"), h("dl", {}, (info.scores ? scoresLoaded(info) : loaded(info)).map(([name, words]) => h("div", {}, h("dt", {}, name), h("dd", {}, ...glossed(words)))))));
   }
 
   task(title, part, words) {
