@@ -1,8 +1,8 @@
-"""Budget of labels inspected against accuracy after retraining: how many labels must be looked at for a better model?
+"""How many labels must be inspected for a better model: accuracy after retraining, by budget and order.
 
-The protocol and the results are in docs/research/relabel.md. ``noise`` makes wrong labels, ``scenes`` has data
-sets and networks, ``orders`` the orders of inspection, ``cells`` measures and keeps what was measured, and
-``render`` makes tables and the figure of the saved results.
+The protocol and the results are in docs/research/relabel.md. ``noise`` makes wrong labels, ``scenes`` has
+data sets and networks, ``orders`` the orders of inspection, ``cells`` measures and keeps what was measured,
+and ``render`` makes tables and the figure of the saved results.
 """
 
 from __future__ import annotations
