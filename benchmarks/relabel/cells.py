@@ -71,7 +71,7 @@ class Bench:
         return model
 
     def accuracy(self, labels: np.ndarray) -> float:
-        """Return the accuracy on clean tests after training on labels (N,), which is done if it is unknown."""
+        """Return the accuracy on clean tests after training on labels (N,), done if it is unknown."""
         if digest(labels) not in self.known:
             self.train(labels)
         return self.known[digest(labels)]["accuracy"]

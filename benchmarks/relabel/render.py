@@ -51,8 +51,8 @@ class Curves(NamedTuple):
 
     def mean_gain(self, order: str) -> np.ndarray:
         """Return the area under the gain by trapezoids, divided by the largest budget, (seeds,)."""
-        area: np.ndarray = np.trapezoid(self.gain(order), self.budgets, axis=1)
-        return area / self.budgets[-1]
+        mean: np.ndarray = np.trapezoid(self.gain(order), self.budgets, axis=1) / self.budgets[-1]
+        return mean
 
     def needed(self, order: str) -> float | None:
         """Return the smallest budget from which on all gains count, or None."""

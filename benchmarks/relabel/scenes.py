@@ -69,7 +69,7 @@ class Scene:
                 loss.backward()
                 optimizer.step()
                 schedule.step()
-        return model.to(memory_format=torch.contiguous_format).eval()  # type: ignore[no-any-return,call-overload]
+        return model.to(memory_format=torch.contiguous_format).eval()  # type: ignore[no-any-return]
 
 
 class ConvNet(nn.Module):
