@@ -73,7 +73,7 @@ def points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> scenes.Scene:
         return scenes.Samples(train, truth, test, truth)
 
     table = {"a": {"b": 3}, "b": {"a": 2}, "c": {"b": 1}}
-    return scenes.Scene("Points", 1, read, lambda: mlp(2, 16, 8, 3, seed=None), table, 30, 16, 0.02)
+    return scenes.Scene("Points", 1, read, lambda: mlp(2, 16, 8, 3, seed=None), table, 10, 16, 0.02)
 
 
 def test_a_small_run_finds_the_wrong_labels_and_trains_nothing_twice(
@@ -88,8 +88,8 @@ def test_a_small_run_finds_the_wrong_labels_and_trains_nothing_twice(
         assert found["orders"][order]["precision"] == 1.0
         assert found["orders"][order]["accuracy"][3:] == [found["accuracy"]["true"]] * 3
     assert found["accuracy"]["true"] == 1.0
-    labels = {line["labels"] for line in map(json.loads, (folder / "points-0.jsonl").open())}
-    assert found["trainings"] == len(labels) == len((folder / "points-0.jsonl").read_text().splitlines())
+    lines = (folder / "points-0.jsonl").read_text(encoding="utf-8").splitlines()
+    assert found["trainings"] == len(lines) == len({json.loads(line)["labels"] for line in lines})
 
     def refuse() -> nn.Module:
         raise AssertionError("trained again")
@@ -122,7 +122,7 @@ def test_gains_and_labels_needed() -> None:
     results = made([[0.01, 0.03], [-0.01, 0.05], [0.012, 0.04]])
     found = render.curves(results, "cifar-10")
     # Trapezoids over 0, 5 and 10 %: (0 + a)/2 and (a + b)/2, each half of the width.
-    assert np.allclose(found.mean_gain("whence"), [0.0125, 0.01, 0.016])
+    assert np.allclose(found.mean_gain("whence"), [0.0125, 0.0075, 0.016])
     assert found.needed("whence") == 0.1  # at 5 % one seed lost
     assert found.needed("random") is None
     assert np.allclose(found.found["random"], [[0, 0.2, 0.5]] * 3)
