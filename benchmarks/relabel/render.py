@@ -176,11 +176,28 @@ def table_differences(results: dict[str, Any]) -> str:
     return _table(head, rows)
 
 
+def table_memorising(results: dict[str, Any]) -> str:
+    """Write average precision on BBC News by length of training."""
+    rows = []
+    for row in results["memorising"]:
+        accuracy, fitted = (f"{100 * row[key]:.1f}" for key in ("accuracy", "fitted"))
+        rows.append([str(row["epochs"]), accuracy, fitted, *(f"{row[key]:.3f}" for key in PRECISIONS)])
+    head = ["epochs", "accuracy, %", "wrong labels fitted, %", *PRECISIONS.values()]
+    return _table(head, rows)
+
+
+PRECISIONS = {
+    "whence": "whence",
+    "whence, metric=raw": '`metric="raw"`',
+    "cross-validated": "cross-validated",
+    "self-confidence": "self-confidence",
+}
 TABLES = {
     "gains": table_gains,
     "differences": table_differences,
     "accuracy": table_accuracy,
     "found": table_found,
+    "memorising": table_memorising,
 }
 LOOKS = {
     "whence": ("#0072b2", "o", "-"),

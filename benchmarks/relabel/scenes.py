@@ -135,7 +135,7 @@ def _news(seed: int) -> Samples:
 
 
 SCENES = {
-    "fashion-mnist": Scene("Fashion-MNIST", 5, _fashion, SmallCNN, FASHION, epochs=5, batch=64, rate=4e-3),
+    "fashion-mnist": Scene("Fashion-MNIST", 3, _fashion, SmallCNN, FASHION, epochs=5, batch=64, rate=4e-3),
     "cifar-10": Scene(
         "CIFAR-10", 3, _cifar, ConvNet, CIFAR, epochs=4, batch=64, rate=5e-3, change=cifar10_resnet.augmented
     ),
