@@ -131,7 +131,7 @@ def test_gains_and_labels_needed() -> None:
     assert np.allclose(render.interval(differences), [low, high])
     assert render.judged(differences).endswith("**better**")
     assert render.judged(-differences).endswith("**worse**")
-    assert render.judged(np.array([0.01, -0.01, 0.002])).endswith("tie")
+    assert render.judged(np.array([0.01, -0.01, 0.002])) == "+0.07 (−2.43 to +2.57), tie"
 
 
 def test_the_figure_shows_made_results(tmp_path: Path) -> None:
