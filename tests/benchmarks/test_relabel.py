@@ -146,3 +146,28 @@ def test_the_page_has_what_was_measured() -> None:
     assert {f"<!-- table {name} -->" in page for name in render.TABLES} == {True}
     for name, scene in scenes.SCENES.items():
         assert len(results["cells"][name]) == scene.seeds
+
+
+def test_the_conclusion_of_the_page_holds() -> None:
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    said = {"cifar-10": "better", "fashion-mnist": "tie", "bbc-news": "worse"}
+    for name, word in said.items():
+        found = render.curves(results, name)
+        for other in ("cleanlab", "self-confidence"):
+            assert render.verdict(found.mean_gain("whence") - found.mean_gain(other)) == word
+        for order in ("whence", "cleanlab", "self-confidence"):
+            assert render.verdict(found.mean_gain(order) - found.mean_gain("random")) == "better"
+        needed = found.needed("whence")
+        assert needed is not None
+        assert needed <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("name", "budget", "ours", "theirs"),
+    [("cifar-10", 0.1, 47, 39), ("fashion-mnist", 0.05, 46, 43), ("bbc-news", 0.1, 79, 92)],
+)
+def test_wrong_labels_found_are_as_the_page_says(name: str, budget: float, ours: int, theirs: int) -> None:
+    found = render.curves(json.loads(RESULTS.read_text(encoding="utf-8")), name)
+    place = list(found.budgets).index(budget)
+    shares = [round(100 * found.found[order][:, place].mean()) for order in ("whence", "cleanlab")]
+    assert shares == [ours, theirs]
