@@ -23,6 +23,7 @@ from benchmarks import (
     novelty,
     outliers,
     peers,
+    relabel,
     response,
     solver,
     tolerance,
@@ -53,14 +54,14 @@ PARTS = (
     "novelty",
     "cluster",
 )
-ALONE = ("peers", "language")  # parts that run only where they are asked for
+ALONE = ("peers", "language", "relabel")  # parts that run only where they are asked for
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument(
     "parts",
     nargs="*",
     choices=[*PARTS, *ALONE, []],
-    help="what to run; all but peers and language by default",
+    help=f"what to run; all but {', '.join(ALONE)} by default",
 )
 parser.add_argument("--data", type=Path, default=Path.home() / ".cache/whence/data", help="data folder")
 parser.add_argument("--cache", type=Path, default=Path("bench-data"), help="where features are kept")
@@ -147,3 +148,5 @@ if "peers" in chosen:
     )
 if "language" in chosen:
     language.run(options.data, options.cache / "language", Path("docs/results/language.json"))
+if "relabel" in chosen:
+    relabel.run(options.data, options.cache / "relabel", Path("docs/results/relabel.json"))
