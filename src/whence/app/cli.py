@@ -253,6 +253,28 @@ def serve(
 
 @app.command()
 @with_options
+def export(
+    saved: Saved,
+    out: Annotated[Path, opt("Folder to write to.", "DIR")],
+    train: Annotated[
+        Text, opt("Your train(data, seed), which returns a model; default: a plain loop.", NAMED)
+    ] = None,
+) -> None:
+    """Write the corrected training set and a script that retrains.
+
+    The changes are those of the change list that the explorer saves next to FILE.
+
+    whence export clothes.whence --trust --out corrected
+
+    whence export clothes.whence --trust --out corrected --train clothes:train_model
+    """
+    from whence.app.export import run
+
+    run(saved, out, train)
+
+
+@app.command()
+@with_options
 def audit(
     saved: Saved,
     view: Annotated[str, opt("What to look at: labels, classes, coreset, shortcut or novelty.")] = "labels",
