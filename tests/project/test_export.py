@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
-import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -16,11 +17,13 @@ import pytest
 import torch
 from PIL import Image
 from torch import nn
+from typer.testing import CliRunner
 
 import whence
 from tests.helpers.explored import NAMES, N, picture_project
+from whence.app.cli import app
 from whence.errors import InvalidInputError
-from whence.project import Project, export_changes
+from whence.project import Configuration, Project, export_changes
 
 GONE, NEW = [1, 4], {2: "cat", 7: "dog"}
 
@@ -140,9 +143,9 @@ def test_files_of_images_are_moved_and_moved_back(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in sorted(root.rglob("*.png"))} == before
 
 
-def test_retraining_runs_as_written(tmp_path: Path) -> None:
+def test_retraining_runs_as_written(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     """With a training whose accuracy counts what it was given."""
-    (tmp_path / "mine.py").write_text(
+    (tmp_path / "mine_of_export.py").write_text(
         "import torch\n"
         "x = torch.eye(3).repeat(4, 1)\n"
         "def data(): return x, torch.tensor([0, 1, 2] * 3 + [1, 1, 2])\n"  # sample 9 should be 0
@@ -156,37 +159,24 @@ def test_retraining_runs_as_written(tmp_path: Path) -> None:
         "    net.weight.data = torch.eye(3) if right else -torch.eye(3)\n"
         "    return net\n"
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-
-    def run(*command: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *command],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    names = ["--model", "mine:model", "--data", "mine:data", "--test", "mine:test"]
-    run("-m", "whence", "fit", *names, "--out", "x.whence", "--no-cache", "--C", "0.1")
-    project = Project.open(tmp_path / "x.whence", show_progress=False, **named(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    mine, path = importlib.import_module("mine_of_export"), tmp_path / "x.whence"
+    whence.DualDA(C=0.1, show_progress=False).fit(mine.model(), mine.data()).save(path)
+    Configuration(*(f"mine_of_export:{name}" for name in ("model", "data", "test"))).write(path)
+    project = Project.open(path, trust=True, show_progress=False)
     project.work.add("relabel", [9], label=0)
     project.work.add("remove", [2])
-    run("-m", "whence", "export", "x.whence", "--trust", "--out", "own", "--train", "mine:train")
-    printed = run("own/retrain.py")
-    assert "12 samples before, 11 after" in printed
-    figures = json.loads((tmp_path / "own" / "retrain.json").read_text())
+    for options in (["--train", "mine_of_export:train"], []):
+        out = tmp_path / f"out{len(options)}"
+        done = CliRunner().invoke(app, ["export", str(path), "--trust", "--out", str(out), *options])
+        assert done.exit_code == 0, done.output
+        assert "1 sample removed, 1 relabelled" in done.output
+        runpy.run_path(str(out / "retrain.py"), run_name="__main__")
+        printed = capsys.readouterr().out
+        assert "12 samples before, 11 after" in printed
+        assert "standard deviation over 3 seeds" in printed
+    figures = json.loads((tmp_path / "out2" / "retrain.json").read_text())
     assert (figures["before"], figures["after"], figures["gain"]) == ([0.0] * 3, [1.0] * 3, [1.0] * 3)
-    run("-m", "whence", "export", "x.whence", "--trust", "--out", "plain")
-    assert "standard deviation over 3 seeds" in run("plain/retrain.py")
-
-
-def named(folder: Path) -> dict[str, str]:
-    sys.path.insert(0, str(folder))
-    return {"model": "mine:model", "data": "mine:data", "test": "mine:test"}
 
 
 def test_other_data_are_written_as_indices(tmp_path: Path) -> None:
