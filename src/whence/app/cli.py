@@ -5,6 +5,7 @@ Imports that take time are made by the command that needs them: help and mistake
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any
@@ -246,6 +247,8 @@ def serve(
 
     whence serve saved.whence --model clothes:model --data clothes:train
     """
+    # Read when torch is imported. Threads that wait by spinning take the processor from those they wait for.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from whence.app.explain import serve
 
     serve(saved, host, port, token)
