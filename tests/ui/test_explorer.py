@@ -638,7 +638,7 @@ def test_the_interface_is_documented(client: Any) -> None:
         "/api/ranking", "/api/novelty",
         "/api/tests/{test}/stability", "/api/tests/{test}/typicality", "/api/typicality",
         "/api/changes", "/api/changes/undo", "/api/changes/clear", "/api/changes/{entry}/remove",
-        "/api/whatif/first", "/api/slices", "/api/slices/compare", "/api/slices/{name}/delete",
+        "/api/whatif/first", "/api/export", "/api/slices", "/api/slices/compare", "/api/slices/{name}/delete",
     }  # fmt: skip
     assert all(way["description"] for path in found["paths"].values() for way in path.values())
 

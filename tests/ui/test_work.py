@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +210,12 @@ def test_first_order_is_answered_at_once(desk: Any, explorer: Explorer) -> None:
     assert nothing["changed"] == []
     assert not any(nothing["tests"]["change"])
     assert desk.post("/api/whatif/first", json={"remove": [N]}).status_code == 422
+
+
+def test_the_list_is_exported(desk: Any) -> None:
+    post(desk, "/api/changes", {"action": "remove", "samples": [3]})
+    answer = desk.get("/api/export")
+    assert answer.headers["content-type"] == "application/zip"
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        assert set(archive.namelist()) == {"changes.csv", "indices.json", "retrain.py"}
+        assert json.loads(archive.read("indices.json"))["remove"] == [3]

@@ -5,6 +5,7 @@ Imports that take time are made by the command that needs them: help and mistake
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any
@@ -251,6 +252,8 @@ def serve(
 
     whence serve clothes.whence --trust --compare corrected.whence
     """
+    # Read when torch is imported. Threads that wait by spinning take the processor from those they wait for.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from whence.app.explain import serve
 
     serve(saved, host, port, token, compare)
@@ -292,6 +295,28 @@ def view(
 
     names = {"model": model, "preprocess": preprocess, "tokenizer": tokenizer}
     run(scores, data, tests, predictions, orientation, names, host, port, token)
+
+
+@app.command()
+@with_options
+def export(
+    saved: Saved,
+    out: Annotated[Path, opt("Folder to write to.", "DIR")],
+    train: Annotated[
+        Text, opt("Your train(data, seed), which returns a model; default: a plain loop.", NAMED)
+    ] = None,
+) -> None:
+    """Write the corrected training set and a script that retrains.
+
+    The changes are those of the change list that the explorer saves next to FILE.
+
+    whence export clothes.whence --trust --out corrected
+
+    whence export clothes.whence --trust --out corrected --train clothes:train_model
+    """
+    from whence.app.export import run
+
+    run(saved, out, train)
 
 
 @app.command()

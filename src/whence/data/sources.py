@@ -135,6 +135,7 @@ class ImageFolder(Dataset[Any]):
 
     Attributes
     ----------
+    root : the folder
     classes : the subfolders' names, sorted
     paths : the files, class after class
     labels : the class name of each
@@ -153,7 +154,7 @@ class ImageFolder(Dataset[Any]):
                 f"'data' must be a folder with a subfolder of images per class. Got '{root}' with "
                 f"{len(folders)} subfolders and no image in them ({', '.join(sorted(SUFFIXES))})."
             )
-        self.classes = [folder.name for folder in folders]
+        self.root, self.classes = root, [folder.name for folder in folders]
         self.paths = [path for path, _ in images]
         self.labels = [label for _, label in images]
 

@@ -1,6 +1,7 @@
 """A fitted explainer with its model, its data and its tests."""
 
 from whence.project.configuration import NAMES, READING, SUFFIX, Configuration
+from whence.project.export import export_changes
 from whence.project.project import Project
 from whence.project.work_records import ACTIONS, MARKS, Action, Entry, Marks, Slice
 from whence.project.worklist import Worklist
@@ -18,4 +19,5 @@ __all__ = [
     "Project",
     "Slice",
     "Worklist",
+    "export_changes",
 ]

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from typing import Annotated
 
 from fastapi import FastAPI, Query
+from fastapi.responses import FileResponse
+from starlette.background import BackgroundTask
 
+from whence.project import export_changes
 from whence.ui.explorer import Explorer
 from whence.ui.first_order import first_order
 from whence.ui.requests import Answer, Changes, Marking, Name, NewSlice
@@ -16,6 +22,22 @@ def add_work_routes(app: FastAPI, explorer: Explorer) -> None:
     """Add the routes; every change is answered by the whole list."""
     _changes(app, explorer)
     _slices(app, explorer)
+
+    @app.get("/api/export")
+    def export() -> FileResponse:
+        """The corrected training set and a script that retrains, as a zip archive."""
+        with tempfile.TemporaryDirectory() as folder:
+            export_changes(explorer.project, folder)
+            handle, archive = tempfile.mkstemp(suffix=".zip")
+            os.close(handle)
+            shutil.make_archive(archive.removesuffix(".zip"), "zip", folder)
+        name = f"{explorer.project.path.stem}-changes.zip"
+        return FileResponse(
+            archive,
+            media_type="application/zip",
+            filename=name,
+            background=BackgroundTask(os.unlink, archive),
+        )
 
     @app.post("/api/whatif/first")
     def first(changes: Changes) -> Answer:
