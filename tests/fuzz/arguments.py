@@ -403,6 +403,11 @@ RULES: dict[str, Arg | None] = {
     ),
     # audits and explanations
     "explainer": need(NO_EXPLAINER + OTHER, lambda: world.fitted("dualda")),
+    "features.project_2d.training": need(
+        without(kinds.matrix(rows=False, columns=False), "none"), world.features
+    ),
+    "features.project_2d.tests": Arg(may(kinds.matrix(rows=False), "none"), lambda: world.features(B)),
+    "features.project_2d.method": Arg(kinds.choice(["pca"]), lambda: "pca"),
     "audit.values.explainer": need(
         NONE + JUNK + wrong(other=lambda v: world.fitted("dualda")), lambda: world.fitted("effects")
     ),

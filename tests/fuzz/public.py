@@ -29,7 +29,7 @@ _RECORDS = """
     Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
     Case Row Outcome EffectOf NovelInputs Group
-    Nearness Novelty Typicality Neighbour Check Summary TreeNode
+    Nearness Novelty Projection Typicality Neighbour Check Summary TreeNode
     Band Bands Changed Passage ScoredDocument Token Trace Without WhatIf
 """  # calls give them back: a user reads and never makes them
 _CONSTANTS = """
