@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from whence.core.arrays import Doubles, Ints
-from whence.core.checks import check_choice, check_seed, to_array
+from whence.core.checks import check_choice, check_seed, real_array
 from whence.core.display import displayed
 from whence.core.naming import optional_import
 from whence.errors import InvalidInputError
@@ -73,13 +73,14 @@ def project_2d(training: Any, tests: Any = None, *, method: str = "pca", seed: i
     [0.8, 0.2]
     """
     check_choice("method", method, PROJECTIONS)
+    seed = check_seed(seed)
     X = _checked("training", training)
     T = X[:0] if tests is None else _checked("tests", tests)
     if T.shape[1] != X.shape[1]:
         raise InvalidInputError(
             f"'tests' must have the features of 'training', {X.shape[1]} of them. Got {T.shape[1]}."
         )
-    return _umap(X, T, check_seed(seed)) if method == "umap" else _pca(X, T)
+    return _umap(X, T, seed) if method == "umap" else _pca(X, T)
 
 
 def available() -> tuple[str, ...]:
@@ -88,7 +89,7 @@ def available() -> tuple[str, ...]:
 
 
 def _checked(name: str, features: Any) -> Rows:
-    rows: Rows = features if isinstance(features, np.ndarray) else to_array(name, features)
+    rows: Rows = real_array(name, features)
     if rows.ndim != 2 or 0 in rows.shape:
         raise InvalidInputError(
             f"{name!r} must have shape (n, d), with samples and features. Got {rows.shape}."
