@@ -21,9 +21,12 @@ from whence.ui.solved import compares, withheld
 
 SCRIPTS = (
     "dom", "asked", "address", "maps", "source", "charts", "panels", "audit", "classes", "gallery", "start",
-    "list", "whatif", "changes", "keys", "main",
+    "list", "whatif", "changes", "changelist", "selection", "mapcolours", "mapcanvas", "landscape", "keys", "main",
 )  # fmt: skip
 """The page's modules; each imports only from those before it."""
+
+STYLES = ("explorer", "map")
+"""The page's style sheets."""
 
 
 def live_page(explorer: Explorer) -> str:
@@ -34,7 +37,8 @@ def live_page(explorer: Explorer) -> str:
 @cache
 def live_look() -> Look:
     """Return the style and the script of the live page."""
-    return Look(read(__package__, "templates/explorer.css"), bundle(), live=True)
+    style = "\n".join(read(__package__, f"templates/{name}.css") for name in STYLES)
+    return Look(style, bundle(), live=True)
 
 
 class Note(NamedTuple):

@@ -14,6 +14,8 @@ import { StartView } from "./start.js";
 import { TestList } from "./list.js";
 import { WhatIf } from "./whatif.js";
 import { ChangesView } from "./changes.js";
+import { Changes } from "./changelist.js";
+import { MapView } from "./landscape.js";
 import { listenToKeys } from "./keys.js";
 
 const state = { ...plain(), info: null, names: [], list: null, whatIf: null, views: {}, own: null, why: null, wanted: "", shown: null, asked: 0,
@@ -285,8 +287,8 @@ function openView(name) {
 // Show a view with the current state.
 function turn(name, over = false) {
   openView(name);
-  const { one, other, from, views } = state;
-  if (state.tab === "classes") views.classes?.show(one, other, from); else views[state.tab]?.show(from);
+  const { one, other, from, by, test, views } = state;
+  if (state.tab === "classes") views.classes?.show(one, other, from); else if (state.tab === "map") views.map?.show(by, test); else views[state.tab]?.show(from);
   if (state.tab === "explore") ensure(over);
 }
 
@@ -377,6 +379,7 @@ function makeViews(info) {
   views.audit = new AuditView(place("audit"), source, info, classNames, page, whatIf ? askMarks : null);
   views.classes = new ClassesView(place("classes"), source, info, classNames, go);
   if (!source.live) return;
+  views.map = new MapView(place("map"), source, info, classNames, new Changes(), go, () => state.why);
   views.concepts = new GalleryView(place("concepts"), source, info, classNames, page);
   views.whatif = new ChangesView(place("whatif"), source, info, classNames, whatIf, (report) => source.fitEffects(report).then(() => { state.fitted = true; }));
 }

@@ -73,6 +73,12 @@ export const source = stored ? {
     if (label !== "") words.set("label", label);
     return ask(`api/training?${words}`);
   },
+  map: (method, onProgress) => stream(`api/map?${new URLSearchParams({ method })}`, "", onProgress),
+  mapPoints: (method) => floats(`api/map/points?${new URLSearchParams({ method })}`),
+  mapColours: (by, test = null) => floats(`api/map/colours?${new URLSearchParams(test === null ? { by } : { by, test })}`),
+  mapSamples: ({ training = [], tests = [] }) => ask(`api/map/samples?${new URLSearchParams({ training: training.join(), tests: tests.join() })}`),
+  mapSupported: (index) => ask(`api/map/supported/${index}`),
+  saveSlice: (slice) => ask("api/slices", { method: "POST", body: JSON.stringify(slice), headers: { "content-type": "application/json" } }),
   whatChanges: (changes, onProgress) => stream("api/whatif/tests", JSON.stringify(changes), onProgress),
 };
 
@@ -95,6 +101,8 @@ async function request(path, options = {}) {
 }
 
 const ask = async (path, options) => (await request(path, options)).json();
+
+const floats = async (path) => new Float32Array(await (await request(path)).arrayBuffer());
 
 // Read lines of JSON: progress, then a result or an error.
 async function stream(path, body, onProgress) {
