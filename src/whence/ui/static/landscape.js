@@ -3,7 +3,7 @@
 import { Name, count, fail, h, percent, progress, replace, short, signed, some } from "./dom.js";
 import { addressOf } from "./address.js";
 import { sampleView } from "./maps.js";
-import { MOST_HUES, hueOf, inkOf, paint, rampStops, rangeOf } from "./mapcolours.js";
+import { MOST_HUES, edgeInk, hueOf, paint, rampStops, rangeOf } from "./mapcolours.js";
 import { PointCanvas } from "./mapcanvas.js";
 import { selection } from "./selection.js";
 
@@ -107,10 +107,9 @@ export class MapView {
 
   paint() {
     if (!this.values) return;
-    const { inks, order } = paint({ values: this.values, kind: this.one.kind, chosen: this.chosen });
-    this.plot.rim = inkOf(matchMedia("(prefers-color-scheme: dark)").matches ? "#f4f2ee" : "#1c1b19");
+    this.plot.rim = edgeInk();
     this.plot.names = this.one.kind === "class" ? this.centres() : [];
-    this.plot.colour(inks, order);
+    this.plot.colour(paint({ values: this.values, kind: this.one.kind, chosen: this.chosen }));
     this.drawLegend();
   }
 
@@ -192,7 +191,7 @@ export class MapView {
 
   focused(i) {
     if (i < 0) return;
-    const [kind, index] = this.named(i), value = this.one?.kind === "class" || Number.isNaN(this.values[i]) ? "" : `, ${COLOURS[this.one.name]} ${short(this.values[i])}`;
+    const [kind, index] = this.named(i), value = !this.values || this.one.kind === "class" || Number.isNaN(this.values[i]) ? "" : `, ${COLOURS[this.one.name]} ${short(this.values[i])}`;
     this.status.textContent = `${this.title(i)}${value}${selection[kind].has(index) ? ", selected" : ""}`;
     this.tipFor(i);
   }

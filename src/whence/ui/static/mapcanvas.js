@@ -8,12 +8,12 @@ const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], Arrow
 
 // The offsets of a shape's pixels from its middle, by its rim and its filling.
 function stampOf(shape, radius, width) {
-  const rim = [], filling = [];
-  for (let y = -Math.ceil(radius); y <= radius; y += 1) {
-    for (let x = -Math.ceil(radius); x <= radius; x += 1) {
+  const rim = [], filling = [], most = Math.ceil(radius);
+  for (let y = -most; y <= most; y += 1) {
+    for (let x = -most; x <= most; x += 1) {
       const far = shape === "disc" ? Math.hypot(x, y) : Math.abs(x) + Math.abs(y);
-      if (far > radius + (shape === "disc" ? 0.3 : 0)) continue;
-      (shape !== "disc" && far > radius - 1.3 ? rim : filling).push(y * width + x);
+      if (far > radius + 0.3) continue;
+      (shape !== "disc" && far > radius - 0.9 ? rim : filling).push(y * width + x);
     }
   }
   return { rim: Int32Array.from(rim), filling: Int32Array.from(filling) };
@@ -33,7 +33,7 @@ export class PointCanvas {
   // Show other points (n, 2), of which the first ``nTrain`` are training samples.
   load(points, nTrain) {
     const n = points.length / 2;
-    Object.assign(this, { points, n, nTrain, ink: new Uint32Array(n), order: new Uint32Array(n).map((_, i) => i), focused: -1, hovered: -1 });
+    Object.assign(this, { points, n, nTrain, ink: new Uint32Array(n), rims: new Uint32Array(n), large: new Uint8Array(n), order: new Uint32Array(n).map((_, i) => i), focused: -1, hovered: -1 });
     const box = [Infinity, Infinity, -Infinity, -Infinity];
     for (let i = 0; i < n; i += 1) {
       const x = points[2 * i], y = points[2 * i + 1];
@@ -44,8 +44,9 @@ export class PointCanvas {
     this.fit();
   }
 
-  colour(inks, order) {
-    Object.assign(this, { ink: inks, order });
+  // Colour the points: the last of ``order`` lie on top, ``large`` ones are larger, ``rims`` are the edges of tests.
+  colour({ inks, rims, order, large }) {
+    Object.assign(this, { ink: inks, rims, order, large });
     this.draw();
   }
 
@@ -104,28 +105,32 @@ export class PointCanvas {
 
   render() {
     if (!this.n || !this.pixels) return;
-    const { pixels, points, order, ink, nTrain, picked } = this, width = this.width + 2 * MARGIN, radius = this.radius();
-    const disc = stampOf("disc", radius, width).filling, diamond = stampOf("diamond", Math.min(MARGIN - 2, 1.6 * radius + 1.5 * this.grain), width);
-    const halo = stampOf("disc", Math.min(MARGIN - 2, 1.6 * radius + 2.5 * this.grain), width).filling;
-    const scale = this.view.scale * this.grain, left = MARGIN + this.width / 2 - this.view.x * scale, top = MARGIN + this.height / 2 + this.view.y * scale;
-    const right = width - MARGIN, bottom = this.height + MARGIN, { rim } = this;
-    pixels.fill(0);
-    for (const tests of [false, true]) { // tests lie on top
-      if (!this.shown[tests ? "tests" : "training"]) continue;
-      for (let k = 0; k < order.length; k += 1) {
-        const i = order[k];
-        if ((i >= nTrain) !== tests) continue;
-        const x = left + points[2 * i] * scale, y = top - points[2 * i + 1] * scale;
-        if (!(x >= MARGIN && x < right && y >= MARGIN && y < bottom)) continue; // unreadable samples are NaN
-        const middle = (y | 0) * width + (x | 0), colour = ink[i];
-        if (picked?.[i]) for (let s = 0; s < halo.length; s += 1) pixels[middle + halo[s]] = rim;
-        if (!tests) { for (let s = 0; s < disc.length; s += 1) pixels[middle + disc[s]] = colour; continue; }
-        for (let s = 0; s < diamond.filling.length; s += 1) pixels[middle + diamond.filling[s]] = colour;
-        for (let s = 0; s < diamond.rim.length; s += 1) pixels[middle + diamond.rim[s]] = rim;
-      }
-    }
+    const { ink, rims, large, nTrain, picked } = this, width = this.width + 2 * MARGIN, radius = this.radius(), most = MARGIN - 2;
+    const disc = stampOf("disc", radius, width), big = stampOf("disc", Math.min(most, 1.5 * radius + 1), width), diamond = stampOf("diamond", Math.min(most, 1.5 * radius + this.grain), width);
+    const halos = [radius, Math.min(most, 1.5 * radius + this.grain)].map((size) => stampOf("disc", Math.min(most, size + 1.6 * this.grain), width).filling);
+    this.pixels.fill(0);
+    if (picked) this.each(this.shown, (i, middle) => { if (picked[i]) this.stamp(halos[i >= nTrain ? 1 : 0], middle, this.rim); });
+    this.each({ training: this.shown.training }, (i, middle) => this.stamp((large[i] ? big : disc).filling, middle, ink[i]));
+    this.each({ tests: this.shown.tests }, (i, middle) => { this.stamp(diamond.filling, middle, ink[i]); this.stamp(diamond.rim, middle, rims[i]); });
     this.canvas.getContext("2d").putImageData(this.picture, -MARGIN, -MARGIN);
     this.renderOver();
+  }
+
+  stamp(offsets, middle, colour) {
+    const { pixels } = this;
+    for (let s = 0; s < offsets.length; s += 1) pixels[middle + offsets[s]] = colour;
+  }
+
+  // Call with every point that is seen, and the pixel of its middle, in the order in which they are drawn.
+  each({ training, tests }, fn) {
+    const { points, order, nTrain } = this, width = this.width + 2 * MARGIN, scale = this.view.scale * this.grain;
+    const left = MARGIN + this.width / 2 - this.view.x * scale, top = MARGIN + this.height / 2 + this.view.y * scale, right = width - MARGIN, bottom = this.height + MARGIN;
+    for (let k = 0; k < order.length; k += 1) {
+      const i = order[k];
+      if (!(i < nTrain ? training : tests)) continue;
+      const x = left + points[2 * i] * scale, y = top - points[2 * i + 1] * scale;
+      if (x >= MARGIN && x < right && y >= MARGIN && y < bottom) fn(i, Math.floor(y) * width + Math.floor(x)); // not NaN
+    }
   }
 
   // What lies over the points: names, rings, the selection, the lasso.
@@ -165,9 +170,12 @@ export class PointCanvas {
     Object.assign(context, { font: `600 13px ${getComputedStyle(document.body).fontFamily}`, textAlign: "center", textBaseline: "middle", lineJoin: "round" });
     for (const { text, place } of this.names) {
       const at = [width / 2 + (place[0] - x) * scale, height / 2 - (place[1] - y) * scale], half = context.measureText(text).width / 2 + 4;
-      const box = [at[0] - half, at[1] - 10, at[0] + half, at[1] + 10];
-      if (box[0] < 0 || box[2] > width || box[1] < 0 || box[3] > height || taken.some((one) => box[0] < one[2] && box[2] > one[0] && box[1] < one[3] && box[3] > one[1])) continue;
-      taken.push(box);
+      const boxAt = (lift) => [at[0] - half, at[1] - 10 + lift, at[0] + half, at[1] + 10 + lift];
+      const free = ([x0, y0, x1, y1]) => x0 >= 0 && x1 <= width && y0 >= 0 && y1 <= height && !taken.some((one) => x0 < one[2] && x1 > one[0] && y0 < one[3] && y1 > one[1]);
+      const lift = [0, -20, 20, -40, 40].find((step) => free(boxAt(step)));
+      if (lift === undefined) continue;
+      taken.push(boxAt(lift));
+      at[1] += lift;
       Object.assign(context, { strokeStyle: of("--card"), fillStyle: of("--ink"), lineWidth: 4 });
       context.strokeText(text, ...at);
       context.fillText(text, ...at);

@@ -16,6 +16,7 @@ const packed = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0; // a pix
 export const hueOf = (place) => (scheme() === "dark" ? HUES_DARK : HUES)[place % HUES.length];
 export const inkOf = (hex) => packed(channels(hex));
 export const restInk = () => inkOf(REST[scheme()]);
+export const edgeInk = () => inkOf(scheme() === "dark" ? "#f4f2ee" : "#1c1b19");
 export const rampStops = (kind) => RAMPS[kind][scheme()];
 
 // 256 pixels along a ramp.
@@ -52,7 +53,14 @@ export function paint({ values, kind, chosen }) {
       weight[i] = kind === "signed" ? Math.abs(values[i]) : values[i] - low;
     }
   }
-  return { inks, order: ordered(weight), coloured: weight };
+  const most = kind === "signed" ? rangeOf(values, kind)[1] : Infinity;
+  return { inks, rims: rimsOf(inks), order: ordered(weight), large: Uint8Array.from(weight, (value) => value > 0.15 * most) };
+}
+
+// The edge of each point: its colour, half way to the ink of the page; grey points keep theirs.
+function rimsOf(inks) {
+  const rest = restInk(), edge = edgeInk(), grey = inkOf(scheme() === "dark" ? "#74787f" : "#a39d93");
+  return inks.map((ink) => (ink === rest ? grey : (((ink >>> 1) & 0x7f7f7f7f) + ((edge >>> 1) & 0x7f7f7f7f) | 0xff000000) >>> 0));
 }
 
 function ordered(weight) {
