@@ -412,6 +412,11 @@ RULES: dict[str, Arg | None] = {
         NONE + JUNK + wrong(other=lambda v: world.fitted("dualda")), lambda: world.fitted("effects")
     ),
     "audit.values.y": need(kinds.labels(), lambda: world.y(B).numpy()),
+    "audit.duplicates.tests": Arg((), lambda: None),
+    "audit.duplicates.test_features": Arg(may(kinds.matrix(rows=False), "none"), lambda: world.features(B)),
+    "audit.duplicates.test_labels": Arg((), lambda: None),
+    "audit.duplicates.features": TRAINING,
+    "audit.duplicates.radius": Arg(kinds.number(0, 1), lambda: 0.3),
     "audit.novel_inputs.k": Arg(kinds.count(most=N - 1), lambda: 3),
     "audit.novel_inputs.training": TRAINING,
     "audit.novel_inputs.quantile": PART,

@@ -1,4 +1,4 @@
-"""The routes of the map: its header, places and colours as binary arrays, and details of samples."""
+"""The routes of the map, whose places and colours are binary arrays, and of near-duplicates."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from fastapi.responses import StreamingResponse
 
 from whence.core.arrays import Floats
 from whence.errors import InvalidInputError
+from whence.ui.duplicates import Copies
 from whence.ui.explorer import Explorer
 from whence.ui.landscape import Colouring, Landscape
-from whence.ui.requests import Answer
+from whence.ui.requests import Answer, Paged
 from whence.ui.routes import follow
 
 Method = Annotated[str, Query(pattern="^(pca|umap)$", description="How features are laid out in the plane")]
@@ -64,6 +65,22 @@ def add_map_routes(app: FastAPI, explorer: Explorer) -> None:
     def supported(index: int) -> Answer:
         """The tests whose predictions a training sample supports."""
         return landscape.supported(index)
+
+
+def add_duplicate_routes(app: FastAPI, explorer: Explorer) -> None:
+    """Add the routes of near-duplicates."""
+    copies = Copies(explorer)
+
+    @app.post("/api/duplicates")
+    def find() -> StreamingResponse:
+        """Compare all samples; JSON lines: progress, then how many groups there are."""
+        lines = follow(copies.search().begin(), lambda found: {"total": len(found)})
+        return StreamingResponse(lines, media_type="application/x-ndjson")
+
+    @app.get("/api/duplicates")
+    def groups(page: Annotated[Paged, Query()]) -> Answer:
+        """A page of groups of near-duplicates; fast after POST."""
+        return copies.rows(page.offset, page.limit)
 
 
 def _binary(values: Floats) -> Response:

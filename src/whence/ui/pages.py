@@ -21,7 +21,8 @@ from whence.ui.solved import compares, withheld
 
 SCRIPTS = (
     "dom", "asked", "address", "maps", "source", "charts", "panels", "audit", "classes", "gallery", "start",
-    "list", "whatif", "changes", "changelist", "selection", "mapcolours", "mapcanvas", "landscape", "keys", "main",
+    "list", "whatif", "changes", "changelist", "selection", "mapcolours", "mapcanvas", "landscape",
+    "duplicates", "keys", "main",
 )  # fmt: skip
 """The page's modules; each imports only from those before it."""
 

@@ -33,7 +33,7 @@ from whence.errors import InvalidInputError, WhenceError
 from whence.project import Project
 from whence.ui.background import start_thread
 from whence.ui.explorer import Explorer
-from whence.ui.map_routes import add_map_routes
+from whence.ui.map_routes import add_duplicate_routes, add_map_routes
 from whence.ui.pages import live_look, live_page, report_page
 from whence.ui.routes import add_routes
 from whence.ui.solved import compares
@@ -117,6 +117,7 @@ def create_app(explorer: Explorer, *, hosts: tuple[str, ...], token: str | None 
 
     add_routes(app, explorer)
     add_map_routes(app, explorer)
+    add_duplicate_routes(app, explorer)
     return app
 
 

@@ -1,7 +1,7 @@
 // The address holds the page's state: reloads, bookmarks and shared links show the same, and "back" works.
 
 const VIEWS = { "made-of": "made of", "would-change": "would change" };
-const TABS = ["start", "explore", "audit", "map", "classes", "concepts", "whatif"];
+const TABS = ["start", "explore", "audit", "map", "duplicates", "classes", "concepts", "whatif"];
 const COLOURINGS = ["label", "predicted", "label doubt", "self-influence", "score", "effect"]; // of the map
 const TICKS = ["wrong", "disagree", "novel"];
 

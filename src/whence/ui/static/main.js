@@ -16,6 +16,7 @@ import { WhatIf } from "./whatif.js";
 import { ChangesView } from "./changes.js";
 import { Changes } from "./changelist.js";
 import { MapView } from "./landscape.js";
+import { DuplicatesView } from "./duplicates.js";
 import { listenToKeys } from "./keys.js";
 
 const state = { ...plain(), info: null, names: [], list: null, whatIf: null, views: {}, own: null, why: null, wanted: "", shown: null, asked: 0,
@@ -379,7 +380,9 @@ function makeViews(info) {
   views.audit = new AuditView(place("audit"), source, info, classNames, page, whatIf ? askMarks : null);
   views.classes = new ClassesView(place("classes"), source, info, classNames, go);
   if (!source.live) return;
-  views.map = new MapView(place("map"), source, info, classNames, new Changes(), go, () => state.why);
+  const changes = new Changes();
+  views.map = new MapView(place("map"), source, info, classNames, changes, go, () => state.why);
+  views.duplicates = new DuplicatesView(place("duplicates"), source, info, classNames, changes, go);
   views.concepts = new GalleryView(place("concepts"), source, info, classNames, page);
   views.whatif = new ChangesView(place("whatif"), source, info, classNames, whatIf, (report) => source.fitEffects(report).then(() => { state.fitted = true; }));
 }

@@ -45,8 +45,8 @@ export class PointCanvas {
   }
 
   // Colour the points: the last of ``order`` lie on top, ``large`` ones are larger, ``rims`` are the edges of tests.
-  colour({ inks, rims, order, large }) {
-    Object.assign(this, { ink: inks, rims, order, large });
+  colour({ inks, rims, order, large, testsOnTop }) {
+    Object.assign(this, { ink: inks, rims, order, large, testsOnTop });
     this.draw();
   }
 
@@ -110,8 +110,9 @@ export class PointCanvas {
     const halos = [radius, Math.min(most, 1.5 * radius + this.grain)].map((size) => stampOf("disc", Math.min(most, size + 1.6 * this.grain), width).filling);
     this.pixels.fill(0);
     if (picked) this.each(this.shown, (i, middle) => { if (picked[i]) this.stamp(halos[i >= nTrain ? 1 : 0], middle, this.rim); });
-    this.each({ training: this.shown.training }, (i, middle) => this.stamp((large[i] ? big : disc).filling, middle, ink[i]));
-    this.each({ tests: this.shown.tests }, (i, middle) => { this.stamp(diamond.filling, middle, ink[i]); this.stamp(diamond.rim, middle, rims[i]); });
+    const training = () => this.each({ training: this.shown.training }, (i, middle) => this.stamp((large[i] ? big : disc).filling, middle, ink[i]));
+    const tests = () => this.each({ tests: this.shown.tests }, (i, middle) => { this.stamp(diamond.filling, middle, ink[i]); this.stamp(diamond.rim, middle, rims[i]); });
+    for (const drawn of this.testsOnTop ? [training, tests] : [tests, training]) drawn();
     this.canvas.getContext("2d").putImageData(this.picture, -MARGIN, -MARGIN);
     this.renderOver();
   }

@@ -53,8 +53,8 @@ export function paint({ values, kind, chosen }) {
       weight[i] = kind === "signed" ? Math.abs(values[i]) : values[i] - low;
     }
   }
-  const most = kind === "signed" ? rangeOf(values, kind)[1] : Infinity;
-  return { inks, rims: rimsOf(inks), order: ordered(weight), large: Uint8Array.from(weight, (value) => value > 0.15 * most) };
+  const [low, high] = kind === "class" ? [0, Infinity] : rangeOf(values, kind), far = kind === "signed" ? 0.15 * high : 0.6 * (high - low);
+  return { inks, rims: rimsOf(inks), order: ordered(weight), large: Uint8Array.from(weight, (value) => value > far), testsOnTop: kind === "class" };
 }
 
 // The edge of each point: its colour, half way to the ink of the page; grey points keep theirs.

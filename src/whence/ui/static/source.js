@@ -78,6 +78,8 @@ export const source = stored ? {
   mapColours: (by, test = null) => floats(`api/map/colours?${new URLSearchParams(test === null ? { by } : { by, test })}`),
   mapSamples: ({ training = [], tests = [] }) => ask(`api/map/samples?${new URLSearchParams({ training: training.join(), tests: tests.join() })}`),
   mapSupported: (index) => ask(`api/map/supported/${index}`),
+  findDuplicates: (onProgress) => stream("api/duplicates", "", onProgress),
+  duplicates: (offset, limit) => ask(`api/duplicates?offset=${offset}&limit=${limit}`),
   saveSlice: (slice) => ask("api/slices", { method: "POST", body: JSON.stringify(slice), headers: { "content-type": "application/json" } }),
   whatChanges: (changes, onProgress) => stream("api/whatif/tests", JSON.stringify(changes), onProgress),
 };
