@@ -89,6 +89,14 @@ def test_many_copies_are_one_group_whatever_their_units() -> None:
         assert [len(group) for group in groups(found)] == [41]
 
 
+def test_tests_are_compared_in_parts() -> None:
+    rng = np.random.default_rng(3)
+    X, tests = rng.normal(size=(2500, 20)).astype(np.float32), rng.normal(size=(3000, 20)).astype(np.float32)
+    tests[2900] = X[2400]
+    found = duplicates(dualda(X, np.arange(2500) % 2, C=1e-4, tol=0.5), test_features=tests)
+    assert groups(found) == [[("test", 2900), ("train", 2400)]]
+
+
 def test_inputs_are_compared_by_the_model_and_skipped_samples_have_no_part() -> None:
     X, y = planted()
     model = nn.Sequential(nn.Identity(), nn.Linear(6, 3))

@@ -306,7 +306,7 @@ def _nearest(rows: Tensor, n: int, k: int, show_progress: bool) -> tuple[Doubles
     show = show_progress and len(starts) >= 4
     for part in watched(slices(), m, "Comparing samples", show, lambda one: one.stop - one.start):
         far = torch.addmm(squares[:n], rows[part], pool, alpha=-2.0)  # ‖a − b‖² − ‖a‖²
-        own = torch.arange(part.start, min(part.stop, n))
+        own = torch.arange(min(part.start, n), min(part.stop, n))
         far[own - part.start, own] = torch.inf
         values, chosen = far.topk(k, dim=1, largest=False)
         far_squared = (values + squares[part, None]).clamp_(min=0)
