@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from tests.helpers.browsing import CHROMIUM, expect, no_sideways_scrolling, served
-from tests.helpers.explored import M, N, connect, get, network, pictures, post, project
+from tests.helpers.explored import M, N, connect, get, pictures, post, project
+from tests.helpers.nets import train
 from tests.ui.test_landscape import values
 from tests.ui.test_looks import FAINT
 from whence.ui.explorer import Explorer
@@ -28,7 +30,10 @@ def copied() -> Explorer:
     x[40], y[40] = x[4], y[4]
     x[50], y[50] = x[8], (y[8] + 1) % 3
     t[6], z[6] = x[20], y[20]
-    return Explorer(project(network(), (x, y), (t, z)))
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(144, 64), nn.ReLU(), nn.Linear(64, 3))
+    train(model, x, y, 60, 1e-2)
+    return Explorer(project(model.eval(), (x, y), (t, z)))
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +47,7 @@ def places(client: Any, page: Any) -> np.ndarray:
     points = values(client, "/api/map/points").reshape(N + M, 2)
     box = page.locator(".points").bounding_box()
     low, high = points.min(0), points.max(0)
-    scale = 0.92 * min((np.array([box["width"], box["height"]]) - 0) / (high - low))
+    scale = 0.92 * min(np.array([box["width"], box["height"]]) / (high - low))
     middle = np.array([box["x"] + box["width"] / 2, box["y"] + box["height"] / 2])
     return middle + (points - (low + high) / 2) * scale * [1, -1]
 
@@ -80,8 +85,7 @@ def test_a_lasso_selects_what_is_marked_and_saved(visit: Any, home: str, client:
     assert json.loads(sent[0])["samples"] == inside[inside < N].tolist()
     bar.get_by_role("button", name="clear").click()
     expect(bar).to_contain_text("Nothing is selected")
-    # Shift and drag does the same.
-    page.keyboard.down("Shift")
+    page.keyboard.down("Shift")  # which does the same
     page.mouse.move(left, top)
     page.mouse.down()
     for x, y in ((right, top), (right, bottom), (left, bottom)):
@@ -158,10 +162,15 @@ def test_copies_are_shown_leaks_first_and_marked_at_once(visit: Any, copies: str
     client = connect(copied)
     assert post(client, "/api/duplicates")["result"]["total"] >= 3
     answer = get(client, "/api/duplicates")
-    rows = {tuple((one["test"], one["index"]) for one in row["members"]): row for row in answer["rows"]}
-    assert rows[((True, 6), (False, 20))]["leak"]
-    assert rows[((False, 8), (False, 50))]["different"]
-    assert rows[((False, 4), (False, 40))]["extra"] == [40]
+
+    def group(*members: tuple[bool, int]) -> Any:
+        whole = [{(one["test"], one["index"]) for one in row["members"]} for row in answer["rows"]]
+        (found,) = (row for row, own in zip(answer["rows"], whole, strict=True) if own >= set(members))
+        return found
+
+    assert group((True, 6), (False, 20))["leak"]
+    assert group((False, 8), (False, 50))["different"]
+    assert 40 in group((False, 4), (False, 40))["extra"]
     assert {20, 40} <= set(answer["extra"])
     assert not {8, 50} & set(answer["extra"])
     assert [row["leak"] for row in answer["rows"]] == sorted(
