@@ -53,8 +53,8 @@ export class DuplicatesView {
     return h("details", { class: "dup", open: true },
       h("summary", {}, h("b", {}, group.leak ? "⚠ Leak" : some(group.size, "sample")), group.leak ? ` · ${some(group.size, "sample")}` : "", group.different ? [" · ", h("span", { class: "wrong" }, `≠ ${labels.join(", ")}`)] : ` · ${labels.join(", ")}`),
       h("ul", {}, group.members.map((one) => this.member(one)), rest > 0 ? h("li", { class: "quiet" }, `and ${count(rest)} more`) : null),
-      this.changes && group.extra.length ? h("p", { class: "tools" }, h("button", { type: "button", onclick: () => this.mark(group.extra) }, group.leak && group.members.filter((one) => one.test).length === group.size - group.extra.length ? `remove ${group.extra.length === 1 ? "it" : "all"} from the training set` : "remove all but the first"),
-        group.different ? h("button", { type: "button", onclick: () => this.mark(group.training) }, "remove all") : null) : null);
+      this.changes && group.extra.length ? h("p", { class: "tools" }, h("button", { type: "button", onclick: () => this.mark(group.extra) }, group.extra.length === group.training.length ? `remove ${group.extra.length === 1 ? "it" : "all"} from the training set` : "remove all but the first"),
+        group.different && group.extra.length < group.training.length ? h("button", { type: "button", onclick: () => this.mark(group.training) }, "remove all") : null) : null);
   }
 
   member(one) {
