@@ -636,6 +636,8 @@ def test_the_interface_is_documented(client: Any) -> None:
         "/api/effects/stop", "/api/training", "/api/whatif/tests", "/api/gallery", "/api/comparison",
         "/api/ranking", "/api/novelty",
         "/api/tests/{test}/stability", "/api/tests/{test}/typicality", "/api/typicality",
+            "/api/map", "/api/map/points", "/api/map/colours", "/api/map/samples",
+            "/api/map/supported/{index}", "/api/duplicates",
     }  # fmt: skip
     assert all(way["description"] for path in found["paths"].values() for way in path.values())
 
