@@ -27,7 +27,7 @@ def test_other_views_of_the_audit(fitted: Path) -> None:
     said = run("audit", "x.whence", "--view", "shortcut", "--target", "1", "-n", "3").stdout
     assert said.count("training sample") == 3
     assert "'target' must name the class" in str(mistake("audit", "x.whence", "--view", "shortcut"))
-    assert "labels, classes, coreset, shortcut" in str(mistake("audit", "x.whence", "--view", "magic"))
+    assert "labels, duplicates, classes, coreset" in str(mistake("audit", "x.whence", "--view", "magic"))
 
 
 def test_audit_of_novel_tests(fitted: Path) -> None:

@@ -404,10 +404,20 @@ RULES: dict[str, Arg | None] = {
     ),
     # audits and explanations
     "explainer": need(NO_EXPLAINER + OTHER, lambda: world.fitted("dualda")),
+    "features.project_2d.training": need(
+        without(kinds.matrix(rows=False, columns=False), "none"), world.features
+    ),
+    "features.project_2d.tests": Arg(may(kinds.matrix(rows=False), "none"), lambda: world.features(B)),
+    "features.project_2d.method": Arg(kinds.choice(["pca"]), lambda: "pca"),
     "audit.values.explainer": need(
         NONE + JUNK + wrong(other=lambda v: world.fitted("dualda")), lambda: world.fitted("effects")
     ),
     "audit.values.y": need(kinds.labels(), lambda: world.y(B).numpy()),
+    "audit.duplicates.tests": Arg((), lambda: None),
+    "audit.duplicates.test_features": Arg(may(kinds.matrix(rows=False), "none"), lambda: world.features(B)),
+    "audit.duplicates.test_labels": Arg((), lambda: None),
+    "audit.duplicates.features": TRAINING,
+    "audit.duplicates.radius": Arg(kinds.number(0, 1), lambda: 0.3),
     "audit.novel_inputs.k": Arg(kinds.count(most=N - 1), lambda: 3),
     "audit.novel_inputs.training": TRAINING,
     "audit.novel_inputs.quantile": PART,

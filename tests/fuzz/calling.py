@@ -106,6 +106,9 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "FeatureBank": _bank,
     "TrainingSet": lambda: data.as_training_set(list(zip(world.X(), world.y(), strict=True))),
     "NovelInputs": lambda: audit.novel_inputs(_dualda(), world.X(2), training=world.features()),
+    "Duplicates": lambda: audit.duplicates(
+        _dualda(), test_features=world.features(2), features=world.features()
+    ),
     "ClassView": lambda: audit.class_view(_dualda()),
     "Coreset": lambda: audit.coreset(_dualda(), features=world.features(world.B)),
     "GroupAttribution": lambda: audit.group_attribution(_dualda(), world.X(2)),

@@ -29,7 +29,7 @@ _RECORDS = """
     Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
     Case Row Outcome EffectOf NovelInputs Group
-    Nearness Novelty Typicality Neighbour Check Summary TreeNode
+    Duplicates Nearness Novelty Projection Typicality Neighbour Check Summary TreeNode
     Band Bands Changed Passage ScoredDocument Token Trace Without WhatIf
 """  # calls give them back: a user reads and never makes them
 _CONSTANTS = """
@@ -52,7 +52,7 @@ _AMONG_THEMSELVES = """
     NewSamples NewSamples.inputs NewSamples.labels Prepare.of_new data.as_new
     engine.current svm.solve_shards TrainingSet.changed Novelty.of
     FeatureMap FeatureMap.fit FeatureMap.rows FeatureMap.pull FeatureMap.restored InputViews TreeNode.describe
-    features.reference
+    features.reference Duplicates.members
     Resources.after Bands.of Bands.of_count Prepare.find_tokenizer Trace.band Trace.check_token
 """  # what rooms do for each other, with arguments that were checked before
 _SUBCLASSED = (
@@ -78,6 +78,7 @@ _OF_METHODS = """
 """What those write who write a method, what ``load`` and scikit-learn ask of one, and what opens pages."""
 _PLAIN = """
     CChoice.columns ClassView.columns FlippingResult.columns Shortcuts.columns NovelInputs.columns
+    Duplicates.columns Duplicates.to_pandas
     WhatIf.columns WhatIf.to_pandas TopK.columns TopK.to_pandas Coreset.to_pandas Values.to_pandas
     WrongLabels.to_pandas TopK.to_parquet
 """  # which take nothing, or a path as those of audits do

@@ -639,6 +639,8 @@ def test_the_interface_is_documented(client: Any) -> None:
         "/api/tests/{test}/stability", "/api/tests/{test}/typicality", "/api/typicality",
         "/api/changes", "/api/changes/undo", "/api/changes/clear", "/api/changes/{entry}/remove",
         "/api/whatif/first", "/api/export", "/api/slices", "/api/slices/compare", "/api/slices/{name}/delete",
+        "/api/map", "/api/map/points", "/api/map/colours", "/api/map/samples",
+        "/api/map/supported/{index}", "/api/duplicates",
     }  # fmt: skip
     assert all(way["description"] for path in found["paths"].values() for way in path.values())
 

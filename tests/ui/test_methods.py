@@ -22,7 +22,7 @@ from whence.ui.server import create_app
 
 testclient = pytest.importorskip("fastapi.testclient")
 browsing = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
-VIEWS = ("audit", "classes", "concepts", "whatif")
+VIEWS = ("audit", "map", "duplicates", "classes", "concepts", "whatif")
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from whence.project import Project
 _TABLES = (".csv", ".parquet", ".json")
 VIEWS = {
     "labels": _TABLES,
+    "duplicates": _TABLES,
     "classes": (".json",),
     "coreset": _TABLES,
     "shortcut": (".json",),
@@ -71,6 +72,8 @@ def _view(project: Project, view: str, ranking: str, n: int, share: float, targe
         if number is None:
             raise InvalidInputError("'target' must name the class whose shortcut is looked for.")
         return shortcuts(explainer, target=number, features=project.train_bank, k=n)
+    if view == "duplicates":
+        return project.duplicates
     tests = project.test_bank
     if view == "coreset":
         rows = taken(as_float32(tests.features), tests.valid)

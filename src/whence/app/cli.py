@@ -323,7 +323,7 @@ def export(
 @with_options
 def audit(
     saved: Saved,
-    view: Annotated[str, opt("What to look at: labels, classes, coreset, shortcut or novelty.")] = "labels",
+    view: Annotated[str, opt("Labels, duplicates, classes, coreset, shortcut or novelty.")] = "labels",
     ranking: Annotated[str, opt("For labels: odds, confidence, slack or self_influence.", "NAME")] = "odds",
     n: Annotated[int, opt("Samples to list.", None, "-n", min=1)] = 100,
     share: Annotated[float, opt("For a coreset: part of the training set to keep.")] = 0.1,
@@ -331,7 +331,7 @@ def audit(
     out: Annotated[Path | None, opt("File to write: .csv, .parquet or .json.", "FILE")] = None,
     as_json: Json = False,
 ) -> None:
-    """Check the training set: labels, classes, shortcuts, novelty.
+    """Check the training set: labels, duplicates, classes, shortcuts, novelty.
 
     whence audit clothes.whence --trust --out labels.csv
 

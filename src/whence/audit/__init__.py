@@ -1,6 +1,7 @@
-"""Audits of a training set: wrong labels, shortcuts, coresets, values of samples, novel inputs, classes."""
+"""Audits of a training set: wrong labels, near-duplicates, shortcuts, values of samples, novel inputs."""
 
 from whence.audit.classes import ClassSummary, ClassView, class_view
+from whence.audit.duplicates import Duplicates, duplicates
 from whence.audit.groups import Coreset, GroupAttribution, Values, coreset, group_attribution, values
 from whence.audit.labels import WrongLabels, wrong_labels
 from whence.audit.novelty import NovelInputs, novel_inputs
@@ -13,6 +14,7 @@ __all__ = [
     "ClassView",
     "Coreset",
     "Direction",
+    "Duplicates",
     "GroupAttribution",
     "NovelInputs",
     "Shortcuts",
@@ -20,6 +22,7 @@ __all__ = [
     "WrongLabels",
     "class_view",
     "coreset",
+    "duplicates",
     "group_attribution",
     "novel_inputs",
     "shortcuts",

@@ -19,6 +19,7 @@ from whence.attribution.pairs import Against
 from whence.attribution.saving import attach
 from whence.attribution.training_features import all_features
 from whence.attribution.typicality import typicality_of
+from whence.audit import Duplicates, duplicates
 from whence.core.checks import check_places
 from whence.core.naming import make_named
 from whence.core.progress import bar
@@ -27,7 +28,7 @@ from whence.data.items import split
 from whence.errors import InvalidInputError, StoreError, UnsupportedError
 from whence.explanation import Explanations, Typicality
 from whence.explanation.trace import Bands
-from whence.features import FeatureBank, Novelty, as_float32, extract
+from whence.features import FeatureBank, Novelty, as_float32, extract, taken
 from whence.methods import Attributor, Effects, TopK, load
 from whence.model.inputs import check_batch, to_model
 from whence.project.configuration import READING, SUFFIX, Configuration
@@ -47,6 +48,7 @@ class Project:
     configuration : what it was fitted on
     attributor : the fitted method
     labelled : whether the true labels of the tests are known
+    from_training : whether the tests are training samples, for lack of others
     """
 
     def __init__(
@@ -57,7 +59,9 @@ class Project:
         tests: TrainingSet | None,
         *,
         labelled: bool = True,
+        from_training: bool = False,
     ) -> None:
+        self.from_training = from_training
         self.path, self.configuration, self.labelled = path, configuration, labelled
         self.attributor: Any = attributor
         self._tests = tests
@@ -124,14 +128,15 @@ class Project:
         if tests is not None:
             samples, labelled = _read_tests(attributor, tests)
         path = Path(type(attributor).__name__)
-        return cls(path, Configuration(model="", data=""), attributor, samples, labelled=labelled)
+        nowhere = Configuration(model="", data="")
+        return cls(path, nowhere, attributor, samples, labelled=labelled, from_training=tests is None)
 
     def with_tests(self, most: int = 1_000) -> Project:
         """Return the project with training samples as tests where its configuration names none."""
         if self.has_tests:
             return self
         tests = _some_training(self.attributor.fitted_, most)
-        return Project(self.path, self.configuration, self.attributor, tests)
+        return Project(self.path, self.configuration, self.attributor, tests, from_training=True)
 
     def _unsupported(self, needed: str) -> UnsupportedError:
         method = self.attributor
@@ -231,6 +236,23 @@ class Project:
         k = min(5, int(self.pairs.used_.sum()) - 1)
         novelty: Novelty = self.pairs.novelty(self.train_bank, k=k)
         return novelty
+
+    @functools.cached_property
+    def duplicates(self) -> Duplicates:
+        """Near-duplicates within the training set and, if there are any, between it and the tests."""
+        if not self.has_tests or self.from_training:
+            return duplicates(self.pairs, features=self.train_bank)
+        tests = self.test_bank
+        places = np.flatnonzero(tests.valid)
+        found = duplicates(
+            self.pairs,
+            test_features=taken(as_float32(tests.features), tests.valid),
+            test_labels=tests.labels[places] if self.labelled else None,
+            features=self.train_bank,
+        )
+        indices = found.indices.copy()
+        indices[found.tests] = places[indices[found.tests]]
+        return replace(found, indices=indices)
 
     @functools.cached_property
     def test_bank(self) -> FeatureBank:

@@ -21,13 +21,13 @@ from whence.ui.solved import compares, withheld
 from whence.ui.viewed import Viewed
 
 SCRIPTS = (
-    "dom", "address", "changelist", "maps", "source", "charts", "panels", "marking", "prediction", "audit",
-    "classes", "gallery", "start", "list", "slices", "changes", "side", "keys", "upload", "main",
+    "dom", "address", "changelist", "selection", "maps", "source", "charts", "panels", "marking",
+    "prediction", "audit", "mapcolours", "mapcanvas", "landscape", "duplicates", "classes", "gallery",
+    "start", "list", "slices", "changes", "side", "keys", "upload", "main",
 )  # fmt: skip
 """The page's modules; each imports only from those before it."""
 
-
-STYLES = ("explorer", "view", "side", "upload")
+STYLES = ("explorer", "view", "side", "upload", "map")
 """The page's style sheets, joined in this order."""
 
 

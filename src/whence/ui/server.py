@@ -34,6 +34,7 @@ from whence.errors import InvalidInputError, WhenceError
 from whence.project import Project
 from whence.ui.background import start_thread
 from whence.ui.explorer import Explorer
+from whence.ui.map_routes import add_duplicate_routes, add_map_routes
 from whence.ui.pages import live_look, live_page, report_page
 from whence.ui.routes import add_routes
 from whence.ui.solved import compares
@@ -118,7 +119,10 @@ def create_app(explorer: Explorer | Viewed, *, hosts: tuple[str, ...], token: st
         tests(lambda: live_page(explorer))
 
     add_routes(app, explorer)
-    add_work_routes(app, explorer)
+    if not explorer.scores_only:
+        add_work_routes(app, explorer)
+        add_map_routes(app, explorer)
+        add_duplicate_routes(app, explorer)
     return app
 
 

@@ -23,13 +23,15 @@ from whence.relevance import Concepts
 from whence.surrogate.stability import Stability
 from whence.ui.background import Background
 
-View = Literal["audit", "classes", "concepts", "whatif"]
+View = Literal["audit", "map", "duplicates", "classes", "concepts", "whatif"]
 
 C_STEPS = (1e-2, 1e-1, 1.0, 1e1, 1e2)
 """The offered values of C, as multiples of the explainer's own."""
 _QUEUE = 1000, 10_000  # bounds of the samples in the audit queue, a fifth of the training set
 _NEEDS: dict[View, str] = {
     "audit": "The label audit needs the surrogate of a DualDA.",
+    "map": "The map needs the features and the surrogate of a DualDA.",
+    "duplicates": "Near-duplicates are found by the features of a DualDA.",
     "classes": "Comparing classes needs the coefficients of a DualDA.",
     "concepts": "Concepts need the features of a DualDA.",
     "whatif": "What if re-solves the surrogate of a DualDA.",

@@ -1,13 +1,14 @@
 // The address holds the page's state: reloads, bookmarks and shared links show the same, and "back" works.
 
 const VIEWS = { "made-of": "made of", "would-change": "would change" };
-const TABS = ["start", "explore", "compare", "audit", "classes", "concepts", "whatif"];
+const TABS = ["start", "explore", "compare", "audit", "map", "duplicates", "classes", "concepts", "whatif"];
 const MAPS = ["none", "beside", "over"];
+const COLOURINGS = ["label", "predicted", "label doubt", "self-influence", "score", "effect"]; // of the map
 const TICKS = ["wrong", "disagree", "novel"];
 
 // The state of an empty address.
 export const plain = () => ({
-  tab: "explore", test: null, pair: null, one: null, other: null, from: 0, maps: null, slice: "",
+  tab: "explore", test: null, pair: null, one: null, other: null, from: 0, by: "label", maps: null, slice: "",
   choice: { k: 5, target: null, against: null, C: null, question: "made of" },
   query: { label: "", predicted: "", search: "", order: "number", slice: "", wrong: false, disagree: false, novel: false, offset: 0 },
 });
@@ -20,6 +21,7 @@ export function readAddress(info, hash = location.hash) {
   for (const name of ["one", "other"]) found[name] = whole(name, 0, last);
   found.from = whole("from") ?? 0;
   found.maps = MAPS.includes(words.get("maps")) ? words.get("maps") : null;
+  if (COLOURINGS.includes(words.get("by"))) found.by = words.get("by");
   const { choice, query } = found;
   Object.assign(choice, { k: whole("k", 1, 20) ?? 5, target: whole("class", 0, last), C: info.Cs.find((value) => String(value) === words.get("C")) ?? null,
     question: VIEWS[words.get("view")] ?? "made of" });
@@ -44,7 +46,7 @@ export function tabOf(hash = location.hash) {
 
 // The address of a state; ``part`` names what differs from the default.
 export function addressOf(info, part) {
-  const { tab, test, pair, one, other, from, maps, slice, choice, query } = { ...plain(), ...part }, words = new URLSearchParams();
+  const { tab, test, pair, one, other, from, by, maps, slice, choice, query } = { ...plain(), ...part }, words = new URLSearchParams();
   const note = (name, value, plain) => { if (value !== plain && value !== null && value !== undefined) words.set(name, value); };
   note("tab", tab, "explore");
   note("test", test, null);
@@ -56,6 +58,7 @@ export function addressOf(info, part) {
   note("k", of.k, 5);
   note("pair", pair, null);
   if (tab === "classes") { note("one", one, null); note("other", other, null); }
+  if (tab === "map") note("by", by, "label");
   note("from", from, 0);
   const list = { ...plain().query, ...query };
   for (const name of ["label", "predicted", "search", "slice"]) note(name, list[name], "");

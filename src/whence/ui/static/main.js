@@ -11,8 +11,11 @@ import { StartView } from "./start.js";
 import { TestList } from "./list.js";
 import { Tray } from "./marking.js";
 import { PredictionView } from "./prediction.js";
+import { SlicesView } from "./slices.js";
 import { ChangesView } from "./changes.js";
 import { SideView } from "./side.js";
+import { MapView } from "./landscape.js";
+import { DuplicatesView } from "./duplicates.js";
 import { listenToKeys } from "./keys.js";
 import { Uploads } from "./upload.js";
 
@@ -191,10 +194,10 @@ function openView(name) {
 // Show a view with the current state.
 function turn(name, over = false) {
   openView(name);
-  const { one, other, from, views } = state;
-  if (state.tab === "classes") views.classes?.show(one, other, from);
-  else if (state.tab === "compare") views.compare?.show(from, state.test);
-  else views[state.tab]?.show(state.tab === "whatif" ? state.slice : from);
+  const { one, other, from, by, test, slice, views } = state;
+  const shown = { classes: [one, other, from], compare: [from, test], map: [by, test], whatif: [slice] };
+  views[state.tab]?.show(...(shown[state.tab] ?? [from]));
+  if (state.tab === "map") views.slices?.show();
   state.tray?.follow(state.tab, state.why);
   if (state.tab === "explore") ensure(over);
 }
@@ -268,6 +271,10 @@ function makeViews(info) {
   views.audit = new AuditView(place("audit"), source, info, classNames, changes, page);
   views.classes = new ClassesView(place("classes"), source, info, classNames, go);
   if (!source.live) return;
+  views.map = new MapView(place("map"), source, info, classNames, changes, go, () => state.why);
+  place("map").append(h("section", { id: "slices" }));
+  views.slices = new SlicesView(place("slices"), source, info, classNames, changes);
+  views.duplicates = new DuplicatesView(place("duplicates"), source, info, classNames, changes, go);
   views.concepts = new GalleryView(place("concepts"), source, info, classNames, page);
   views.whatif = new ChangesView(place("whatif"), source, info, classNames, changes, (report) => source.fitEffects(report).then(() => { state.fitted = true; }));
 }

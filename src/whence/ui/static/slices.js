@@ -9,6 +9,7 @@ export class SlicesView {
     this.table = h("div", {});
     this.wrong = h("div", {});
     replace(box, h("h2", {}, "Slices"), this.wrong, this.table);
+    document.addEventListener("slices", () => this.show());
   }
 
   async show() {

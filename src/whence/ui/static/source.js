@@ -70,7 +70,11 @@ export const source = stored ? {
   clearChanges: () => send("api/changes/clear"),
   slices: () => ask("api/slices"),
   compareSlices: (names) => ask(`api/slices/compare?${new URLSearchParams(names.map((name) => ["names", name]))}`),
-  saveSlice: (slice) => send("api/slices", slice),
+  saveSlice: async (slice) => {
+    const answer = await send("api/slices", slice);
+    document.dispatchEvent(new Event("slices"));
+    return answer;
+  },
   deleteSlice: (name) => send(`api/slices/${encodeURIComponent(name)}/delete`),
   firstOrder: () => send("api/whatif/first", { saved: true }),
   exported: async () => (await request("api/export")).blob(),
@@ -92,6 +96,13 @@ export const source = stored ? {
   sideOutputs: (test) => ask(`api/compare/${test}`),
   sideOverlap: (onProgress) => stream("api/compare/overlap", "", onProgress),
   explainOther: (test, choice) => ask(`other/api/tests/${test}/explanation?${chosen(choice)}`),
+  map: (method, onProgress) => stream(`api/map?${new URLSearchParams({ method })}`, "", onProgress),
+  mapPoints: (method) => floats(`api/map/points?${new URLSearchParams({ method })}`),
+  mapColours: (by, test = null) => floats(`api/map/colours?${new URLSearchParams(test === null ? { by } : { by, test })}`),
+  mapSamples: ({ training = [], tests = [] }) => ask(`api/map/samples?${new URLSearchParams({ training: training.join(), tests: tests.join() })}`),
+  mapSupported: (index) => ask(`api/map/supported/${index}`),
+  findDuplicates: (onProgress) => stream("api/duplicates", "", onProgress),
+  duplicates: (offset, limit) => ask(`api/duplicates?offset=${offset}&limit=${limit}`),
   whatChanges: (changes, onProgress) => stream("api/whatif/tests", JSON.stringify(changes), onProgress),
 };
 
@@ -116,6 +127,7 @@ async function request(path, options = {}) {
 const ask = async (path, options) => (await request(path, options)).json();
 
 const send = (path, body = {}) => ask(path, { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } });
+const floats = async (path) => new Float32Array(await (await request(path)).arrayBuffer());
 
 // Read lines of JSON: progress, then a result or an error.
 async function stream(path, body, onProgress) {
