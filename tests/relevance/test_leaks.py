@@ -87,7 +87,7 @@ def test_what_has_no_rule_is_an_error(name: str) -> None:
 
 
 def test_sparse_matrices_are_an_error_with_a_remedy() -> None:
-    sparse = torch.eye(4).to_sparse()
+    sparse = torch.eye(4, dtype=X.dtype).to_sparse()
     with pytest.raises(ModelError, match=r"matmul with a sparse tensor.*to_dense"):
         relevance(lambda x: sparse @ x, X)
     relevance(lambda x: sparse.to_dense() @ x, X)
