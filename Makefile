@@ -53,7 +53,7 @@ $(VENV)/bin/python:
 # torch goes first and by its exact version, so that nothing else decides which build of it is taken.
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) "$$(grep '^torch==' constraints.txt)"
-	$(PIP) -e .
+	$(PIP) -e '.[app]'
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

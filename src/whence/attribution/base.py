@@ -21,6 +21,7 @@ from whence.core.checks import check_choice, check_count, check_flag, check_path
 from whence.core.contents import Layout
 from whence.core.display import brief, line, table
 from whence.core.machine import BATCH_SIZE
+from whence.core.naming import app_import
 from whence.core.ranking import TopK, padded, rank_blocks
 from whence.core.registry import Registry
 from whence.data import OnError
@@ -468,8 +469,7 @@ class Attributor(ABC):
         The server: ``url`` is its address, ``close()`` ends it.
         """
         self._check_fitted()
-        server: Any = import_module(_EXPLORER)
-        return server.serve_explainer(self, tests, port, open_browser=open_browser, block=block)
+        return _explorer().serve_explainer(self, tests, port, open_browser=open_browser, block=block)
 
     def report(
         self, path: str | PathLike[str], tests: Any = None, *, k: int = 5, effects: bool = False
@@ -492,8 +492,7 @@ class Attributor(ABC):
         The path, as a string.
         """
         self._check_fitted()
-        server: Any = import_module(_EXPLORER)
-        written: str = server.report_explainer(self, path, tests, k, effects=effects)
+        written: str = _explorer().report_explainer(self, path, tests, k, effects=effects)
         return written
 
     def save_scores(
@@ -670,7 +669,11 @@ class Attributor(ABC):
 _HIDDEN = {"learn", "score_tests", "score_self", "restored", "packed", "name", "capabilities", "learned"}
 """Public names for those who write a method; users do not call them."""
 
-_EXPLORER = "whence.ui.server"  # by name: it lies above the methods, and takes a while to import
+
+def _explorer() -> Any:
+    with app_import("The explorer"):
+        # By name: it lies above the methods, and takes a while to import.
+        return import_module("whence.ui.server")
 
 
 def _is_method(thing: Any) -> bool:
