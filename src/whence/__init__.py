@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from whence.explanation import Explanations
     from whence.methods import DualDA, Effects, Ensemble, OneClass, load
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AgreementWarning",
