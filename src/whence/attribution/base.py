@@ -402,8 +402,8 @@ class Attributor(ABC):
         x
             A batch of inputs, as for ``attribute``.
         k
-            Proponents and opponents to show; fewer where there are fewer. They differ from each other: of
-            near-duplicates the strongest is shown, and says how many are like it.
+            Proponents and opponents to show, at most 10,000; fewer where there are fewer. They differ from
+            each other: of near-duplicates the strongest is shown, and says how many are like it.
         target
             As for ``attribute``.
         features
