@@ -1,8 +1,8 @@
 """Try a built wheel in a fresh environment: ``python -m tools.clean_install dist/whence-*.whl [--lowest]``.
 
-The environment is of the Python that runs this. The library is tried alone first, then with the extra ``app``:
-fit, explain, pages, figures, the demo and the explorer. ``--lowest`` installs the lowest versions that
-pyproject.toml allows of everything but torch, of which there is one small build.
+The environment is of the Python that runs this. The library is tried alone first, then with the extra
+``app``: fit, explain, pages, figures, the demo and the explorer. ``--lowest`` installs the lowest versions
+that pyproject.toml allows of everything but torch, of which there is one small build.
 """
 
 from __future__ import annotations
