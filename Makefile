@@ -9,7 +9,7 @@ FUZZ_SEED ?= 0
 ATTACK_ROUNDS ?= 20
 ATTACK_SEED ?= 0
 
-.PHONY: demo test docs fuzz attack lint bench clean
+.PHONY: demo test docs fuzz attack lint bench wheel-check clean
 
 demo: $(VENV)/.installed
 	$(BIN)/whence demo --out $(OUT)
@@ -44,6 +44,13 @@ lint: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks
 
+# Both distributions, in dist; the wheel is installed and tried in an environment of its own.
+wheel-check: $(VENV)/.installed
+	$(PIP) build
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m tools.clean_install dist/whence-*.whl
+
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info docs/_build docs/gallery
 
@@ -53,7 +60,7 @@ $(VENV)/bin/python:
 # torch goes first and by its exact version, so that nothing else decides which build of it is taken.
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(PIP) "$$(grep '^torch==' constraints.txt)"
-	$(PIP) -e .
+	$(PIP) -e '.[app]'
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from whence.methods import DualDA, Effects, Ensemble, OneClass, load
     from whence.ui.view import view
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AgreementWarning",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
-from whence import DualDA, Effects, WhenceError
+from whence import DualDA, Effects, OneClass, WhenceError
 from whence.features import FeatureBank
 
 UNITS = [1e-36, 1e-30, 1e-20, 1e-18, 1e-10, 1e10, 1e17]
@@ -42,6 +43,48 @@ def test_a_choice_of_c_ends_in_finite_scores_or_an_error(method: type, unit: flo
         return
     assert np.isfinite(scores).all()
     assert np.abs(scores).max() > 0
+
+
+@pytest.mark.parametrize("power", [-120, -100, -66, 40])
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        (DualDA, {"metric": "raw"}),
+        (DualDA, {"metric": "centred"}),
+        (OneClass, {}),
+        (OneClass, {"by": "whole"}),
+    ],
+)
+def test_a_power_of_two_as_unit_changes_nothing_but_c(
+    method: type, options: dict[str, str], power: int
+) -> None:
+    X, y = features()
+    head = torch.eye(3, 5), torch.zeros(3)
+    at = {"C": 0.1} if method is DualDA else {}  # a choice of C may fall on a neighbour of it
+    plain, scaled = (
+        method(show_progress=False, **options, **{name: C / unit**2 for name, C in at.items()}).fit(
+            features=FeatureBank.of(X * np.float32(unit), y, head=(head[0] / unit, head[1]))
+        )
+        for unit in (1.0, 2.0**power)
+    )
+    tests = X[:3], X[:3] * np.float32(2.0**power)
+    for one, other in (
+        (plain.attribute(features=tests[0]), scaled.attribute(features=tests[1])),
+        (plain.self_influence(), scaled.self_influence()),
+    ):
+        assert one.abs().max() > 0
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-4 * float(one.abs().max()))
+
+
+@pytest.mark.parametrize("power", [-110, -72])
+def test_maps_of_tiny_features_are_those_of_other_units(power: int) -> None:
+    X, y = features()
+    model, maps = torch.nn.Sequential(torch.nn.Identity(), torch.nn.Linear(5, 3)), []
+    for unit in (1.0, 2.0**power):
+        inputs = torch.from_numpy(X * np.float32(unit))
+        explainer = DualDA(metric="raw", C=0.1 / unit**2, show_progress=False).fit(model, (inputs, y))
+        maps.append([pair.test_map for pair in explainer.explain(inputs[:1], k=2, target=0)[0].pairs])
+    np.testing.assert_allclose(maps[1], maps[0], rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("method", [DualDA, Effects])

@@ -99,10 +99,18 @@ def test_names_of_this_machine_are_taken(named: Any, host: str) -> None:
     [
         ("/api/whatif", "what_if", {"test": 0, "remove": [1]}),
         ("/api/whatif/tests", "what_changes", {"remove": [1]}),
+        ("/api/path?C=1", "solved.at", {}),
+        ("/api/gallery", "gallery", {}),
+        ("/api/comparison?one=0", "compare", {}),
     ],
 )
-def test_what_ifs_are_queued_with_a_limit(
-    client: Any, monkeypatch: pytest.MonkeyPatch, path: str, solver: str, body: dict[str, Any]
+def test_computations_are_queued_with_a_limit(
+    client: Any,
+    explorer: Explorer,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    solver: str,
+    body: dict[str, Any],
 ) -> None:
     ask, more, end = threading.Semaphore(0), 16, threading.Event()
 
@@ -111,7 +119,8 @@ def test_what_ifs_are_queued_with_a_limit(
         end.wait(20)
         raise RuntimeError("failed")  # whose place is free again
 
-    monkeypatch.setattr(routes, solver, solve)
+    owner = explorer.solved if solver == "solved.at" else routes
+    monkeypatch.setattr(owner, solver.removeprefix("solved."), solve)
     with ThreadPoolExecutor(24) as pool:
         answers = [pool.submit(client.post, path, json=body) for _ in range(routes.MOST_WAITING + more)]
         for _ in range(routes.MOST_WAITING):

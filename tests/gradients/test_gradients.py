@@ -425,6 +425,31 @@ def test_checkpoints_come_in_several_forms(tmp_path: Path) -> None:
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
+class Graph(nn.Module):
+    """A network of a graph, whose adjacency matrix is sparse."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(4, 4), nn.Linear(4, 2)
+        self.register_buffer("adjacency", torch.eye(4).to_sparse())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.first((self.adjacency @ x.T).T).relu())
+
+
+def test_a_sparse_buffer_in_a_checkpoint() -> None:
+    torch.manual_seed(0)
+    model, x, y = Graph(), torch.randn(12, 4), torch.arange(12) % 2
+    plain = nn.Sequential(model.first, nn.ReLU(), model.head)  # the same function
+    scores = [
+        TracIn(show_progress=False)
+        .fit(net, (x, y), checkpoints=[copy.deepcopy(net.state_dict()) for _ in range(2)])
+        .attribute(x[:3])
+        for net in (model, plain)
+    ]
+    torch.testing.assert_close(*scores)
+
+
 def test_checkpoints_are_copied() -> None:
     model, x, y, tests, checkpoints = trained()
     state = copy.deepcopy(checkpoints[0])

@@ -86,6 +86,13 @@ def test_what_has_no_rule_is_an_error(name: str) -> None:
         relevance(NONLINEAR[name], X)
 
 
+def test_sparse_matrices_are_an_error_with_a_remedy() -> None:
+    sparse = torch.eye(4, dtype=X.dtype).to_sparse()
+    with pytest.raises(ModelError, match=r"matmul with a sparse tensor.*to_dense"):
+        relevance(lambda x: sparse @ x, X)
+    relevance(lambda x: sparse.to_dense() @ x, X)
+
+
 @pytest.mark.parametrize("name", ["exp", "sin", "log1p", "cumprod"])
 def test_the_error_names_the_function(name: str) -> None:
     function = (lambda x: x.cumprod(1)) if name == "cumprod" else getattr(torch, name)

@@ -124,7 +124,39 @@ def test_tests_are_shown_next_to_it(explainer: DualDA) -> None:
     assert 'href="explorer"' not in connect(explainer).get("/write").text
 
 
+@pytest.mark.parametrize(
+    ("headers", "traced"),
+    [
+        ({"sec-fetch-site": "same-origin"}, True),  # the form of the page
+        ({"sec-fetch-site": "none"}, True),  # a bookmark, or an address that was typed
+        ({"sec-fetch-site": "cross-site"}, False),
+        ({"sec-fetch-site": "same-site"}, False),  # another port of this machine
+        ({}, False),  # a browser that does not say
+    ],
+)
+def test_a_page_elsewhere_starts_no_trace(
+    explainer: DualDA, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], traced: bool
+) -> None:
+    calls, trace = [], explainer.trace
+    monkeypatch.setattr(
+        explainer, "trace", lambda *given, **named: calls.append(given) or trace(*given, **named)
+    )
+    client = connect(explainer)
+    del client.headers["x-whence"]
+    answer = client.get("/write", params={"prompt": "mira lives in", "continuation": "a"}, headers=headers)
+    assert len(calls) == traced
+    assert answer.status_code == (200 if traced else 403)
+    assert ("Nothing was computed" in answer.text) is not traced
+    assert re.search("<textarea[^>]*>mira lives in<", answer.text)  # one click computes it
+    assert client.get("/write", headers=headers).status_code == 200  # the form alone computes nothing
+
+
 def test_with_a_token(explainer: DualDA) -> None:
     client = connect(explainer, token="sixteen letters!")
     assert client.get("/write").status_code == 401
     assert client.get("/", params={"token": "sixteen letters!"}).url.path == "/write"
+    del client.headers["x-whence"]
+    # Pages elsewhere have no cookie; browsers do not say where requests to machines without https come from.
+    asked = {"prompt": "mira lives in", "continuation": "a"}
+    assert client.get("/write", params=asked).status_code == 200
+    assert client.get("/write", params=asked, headers={"sec-fetch-site": "cross-site"}).status_code == 403

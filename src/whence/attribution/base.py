@@ -21,6 +21,7 @@ from whence.core.checks import check_choice, check_count, check_flag, check_path
 from whence.core.contents import Layout
 from whence.core.display import brief, line, table
 from whence.core.machine import BATCH_SIZE
+from whence.core.naming import app_import
 from whence.core.ranking import TopK, padded, rank_blocks
 from whence.core.registry import Registry
 from whence.data import OnError
@@ -401,8 +402,8 @@ class Attributor(ABC):
         x
             A batch of inputs, as for ``attribute``.
         k
-            Proponents and opponents to show; fewer where there are fewer. They differ from each other: of
-            near-duplicates the strongest is shown, and says how many are like it.
+            Proponents and opponents to show, at most 10,000; fewer where there are fewer. They differ from
+            each other: of near-duplicates the strongest is shown, and says how many are like it.
         target
             As for ``attribute``.
         features
@@ -477,8 +478,7 @@ class Attributor(ABC):
         The server: ``url`` is its address, ``close()`` ends it.
         """
         self._check_fitted()
-        server: Any = import_module(_EXPLORER)
-        return server.serve_explainer(
+        return _explorer().serve_explainer(
             self, tests, port, compare=compare, open_browser=open_browser, block=block
         )
 
@@ -503,8 +503,7 @@ class Attributor(ABC):
         The path, as a string.
         """
         self._check_fitted()
-        server: Any = import_module(_EXPLORER)
-        written: str = server.report_explainer(self, path, tests, k, effects=effects)
+        written: str = _explorer().report_explainer(self, path, tests, k, effects=effects)
         return written
 
     def save_scores(
@@ -681,7 +680,11 @@ class Attributor(ABC):
 _HIDDEN = {"learn", "score_tests", "score_self", "restored", "packed", "name", "capabilities", "learned"}
 """Public names for those who write a method; users do not call them."""
 
-_EXPLORER = "whence.ui.server"  # by name: it lies above the methods, and takes a while to import
+
+def _explorer() -> Any:
+    with app_import("The explorer"):
+        # By name: it lies above the methods, and takes a while to import.
+        return import_module("whence.ui.server")
 
 
 def _is_method(thing: Any) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from whence.attribution.fitted import Fitted
 from whence.attribution.pairs import PairExplainer, map_arrays, method_name, strongest
+from whence.attribution.parameters import MOST_PAIRS
 from whence.core.checks import check_count, shown
 from whence.errors import InvalidInputError
 from whence.explanation import ConceptExplanation, ConceptPart
@@ -31,7 +32,7 @@ def explain_concepts(
     method: Method | None,
 ) -> list[ConceptExplanation]:
     """Explain pairs by concepts; ``DualDA.explain_concepts`` says what is given."""
-    n, k = check_count("n", n), min(check_count("k", k), fitted.n_train)
+    n, k = check_count("n", n), min(check_count("k", k, most=MOST_PAIRS), fitted.n_train)
     if index is not None:
         index = check_count("index", index, 0, fitted.n_train - 1)
     if concepts is not None and not isinstance(concepts, Concepts):

@@ -12,6 +12,7 @@ from whence.attribution.feature_space import in_feature_space
 from whence.attribution.fitted import Fitted
 from whence.attribution.members import MembersExplainer
 from whence.attribution.pairs import PairExplainer
+from whence.attribution.parameters import MOST_PAIRS
 from whence.core.arrays import Ints
 from whence.core.checks import check_count, check_flag, check_places, is_integer, shown
 from whence.core.progress import bar
@@ -41,7 +42,7 @@ def explain(
 ) -> Explanations:
     """Explain a batch of inputs; ``Attributor.explain`` says what is given."""
     fitted = attributor.fitted_
-    k = min(check_count("k", k), fitted.n_train)
+    k = min(check_count("k", k, most=MOST_PAIRS), fitted.n_train)
     if (x is None) == (features is None):
         raise InvalidInputError(
             f"Either 'x' or 'features' must be given. Got {'neither' if x is None else 'both'}."

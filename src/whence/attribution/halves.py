@@ -35,6 +35,8 @@ from whence.errors import InvalidInputError, ModelError, StoreError
 
 Train = Callable[[nn.Module, Any], Any]
 
+_MOST = 1_000  # models
+
 
 def train_halves(
     make: Callable[[], nn.Module],
@@ -63,7 +65,7 @@ def train_halves(
     data
         The training set: a tuple of tensors or arrays, a ``datasets.Dataset``, or a map-style torch Dataset.
     n
-        Number of models.
+        Number of models, at most 1,000.
     seed
         Seed of the halves and trainings.
     folder
@@ -96,7 +98,7 @@ def train_halves(
     """
     check_callable("make", make, "a function that returns an untrained model")
     check_callable("train", train, "a function of a model and half of the data that trains the model")
-    n, seed = check_count("n", n), check_seed(seed)
+    n, seed = check_count("n", n, most=_MOST), check_seed(seed)
     show = check_flag("show_progress", show_progress)
     n_train = _length(data)
     paths: list[Path | None] = [None] * n

@@ -14,6 +14,9 @@ from whence.errors import InvalidInputError
 Params = Literal["last", "all"]
 """Which parameters gradients are taken of: those of the last layer, or all trainable ones."""
 
+MOST_PAIRS = 10_000
+"""The most proponents of one explanation, and the most opponents: each has two maps of the input's size."""
+
 Check = Callable[[str, Any], Any]
 """Takes a parameter's name and value; returns the value in its plain form, or raises."""
 

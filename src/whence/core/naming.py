@@ -8,7 +8,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,11 @@ def optional_import(message: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise InvalidInputError(message) from error
+
+
+def app_import(what: str) -> AbstractContextManager[None]:
+    """Raise InvalidInputError, naming the extra ``app``, if an import inside fails."""
+    return optional_import(f"{what} needs packages that are not installed. Run: pip install 'whence[app]'")
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def limited(n: int | None) -> Iterator[None]:
     if n is None:
         yield
         return
-    n = check_count("n", n)
+    n = check_count("n", n, most=_MOST_THREADS)
     torch: Any = sys.modules.get("torch")  # without torch there are no torch threads
     before = torch.get_num_threads() if torch else 0
     try:
@@ -140,6 +140,7 @@ class Local(Engine):
             yield outcome
 
 
+_MOST_THREADS = 1_024  # more than machines have
 _DEFAULT: ContextVar[str | Engine] = ContextVar("engine", default="local")
 
 
@@ -218,11 +219,11 @@ def run(
         processes serve many runs; None is what ``using`` set, and ``"local"`` without it.
     threads
         Of torch and linear algebra inside a piece; None for as many as torch has here. Small pieces in
-        processes are fastest with 1.
+        processes are fastest with 1. At most 1,024.
     """
     check_callable("function", function, "a function of one item")
     if threads is not None:
-        threads = check_count("threads", threads)
+        threads = check_count("threads", threads, most=_MOST_THREADS)
     elif "torch" in sys.modules:
         threads = sys.modules["torch"].get_num_threads()
     return find(engine).run(function, _listed(items), threads)

@@ -41,7 +41,7 @@ class Processes(Engine, AbstractContextManager["Processes"]):
     ----------
     n
         How many; None for as many as there are cores for, when every piece has its threads: one per core
-        where a piece has one. There are never more than items.
+        where a piece has one. There are never more than items, and at most 1,024.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class Processes(Engine, AbstractContextManager["Processes"]):
     name = "processes"
 
     def __init__(self, n: int | None = None) -> None:
-        self.n = n if n is None else check_count("n", n)
+        self.n = n if n is None else check_count("n", n, most=1_024)
         self._crew = _Crew()
         # When this object is deleted, or at Python's exit, which would otherwise wait for the processes.
         Finalize(self, self._crew.end, exitpriority=0)

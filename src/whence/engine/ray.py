@@ -56,7 +56,7 @@ class Ray(Engine):
     n_shards
         Into how many shards the training samples of one solution are divided; None for one per worker where
         their features do not fit into the memory here, and for none where they do: one machine is then
-        faster.
+        faster. At most 65,536.
     gpus
         GPUs per piece; less than 1 lets pieces share one. Move the model there by ``device="cuda"``.
 
@@ -74,7 +74,7 @@ class Ray(Engine):
         if address is not None:
             check_is("address", address, str, '"auto", host:port of a Ray cluster, or None')
         self.address = address
-        self.n_shards = None if n_shards is None else check_count("n_shards", n_shards)
+        self.n_shards = None if n_shards is None else check_count("n_shards", n_shards, most=65_536)
         self.gpus = check_number("gpus", gpus, 0.0)
         with (
             optional_import("The engine 'ray' needs Ray. Run: pip install 'whence[ray]'"),

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from whence.core.display import displayed, line
+from whence.core.naming import app_import
 from whence.explanation.evidence import facts
-from whence.pages.pictures import as_html
+from whence.pages.pictures import as_html, can_draw
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn, scale
 from whence.tasks import LabelKind
@@ -104,7 +105,9 @@ class ConceptExplanation:
         facts = {"index": self.index, "about": about, "score": self.score, "concepts": names}
         return line("ConceptExplanation", facts)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
+        if not can_draw():
+            return None
         return as_html([(repr(self), self.plot())])
 
     def plot(self) -> Figure:
@@ -114,6 +117,7 @@ class ConceptExplanation:
         -------
         matplotlib Figure; ``figure.savefig("concepts.pdf")`` writes it.
         """
-        from whence.explanation.figures.concepts import draw
+        with app_import("A figure"):
+            from whence.explanation.figures.concepts import draw
 
         return draw(self)

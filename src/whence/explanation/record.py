@@ -13,12 +13,13 @@ from torch import Tensor
 
 from whence.core.checks import check_that, is_integer
 from whence.core.display import Columns, counted, decimals, line, text_table
+from whence.core.naming import app_import
 from whence.errors import UnsupportedError
 from whence.explanation.evidence import Contribution, EffectOf, Summary, Typicality, facts, summarize
 from whence.explanation.tree import TreeNode
 from whence.explanation.wording import Question, Sides, Words, made_of, of_members, would_change
 from whence.model.inputs import take
-from whence.pages.pictures import as_html
+from whence.pages.pictures import as_html, can_draw
 from whence.pages.render import show
 from whence.pages.samples import Array, Sample
 from whence.pages.style import drawn, ends, one_line, scale
@@ -332,7 +333,9 @@ class Explanation:
         }
         return "\n".join(filter(None, [self.summary.text, self.equation, text_table(rows)]))
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
+        if not can_draw():
+            return None
         return as_html([(why.summary.text, why.plot()) for why in self.inputs.values()])
 
     def plot(self, input: str | None = None) -> Figure:
@@ -347,7 +350,8 @@ class Explanation:
         -------
         matplotlib Figure; ``figure.savefig("why.pdf")`` writes it. No global matplotlib state is touched.
         """
-        from whence.explanation.figures.pairs import draw
+        with app_import("A figure"):
+            from whence.explanation.figures.pairs import draw
 
         rule = f"be one of the model's inputs, {', '.join(map(repr, self.inputs))}"
         check_that(input is None or input in self.inputs, "input", rule, input)
@@ -424,7 +428,9 @@ class Explanations(Sequence[Explanation]):
         shown = [f"Test {test}: {why}" for test, why in enumerate(self[:_PRINTED])]
         return "\n\n".join([*shown, *([f"… {counted(left, 'more explanation')}"] if left > 0 else [])])
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
+        if not can_draw():
+            return None
         left = len(self) - _SHOWN
         note = f"{counted(left, 'more explanation')}: plot(test) draws one, to_html(path) writes all"
         shown = [(why.summary.text, why.plot()) for why in self[:_SHOWN]]

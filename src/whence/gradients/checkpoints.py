@@ -87,7 +87,9 @@ def _check_distinct(states: list[Mapping[str, Tensor]]) -> None:
     """Raise if two checkpoints share tensors: ``state_dict`` returns those that training changes."""
     seen: dict[tuple[int, ...], int] = {}
     for i, state in enumerate(states):
-        places = tuple(tensor.data_ptr() for tensor in state.values())
+        # Sparse tensors have no place of their own.
+        dense = (tensor for tensor in state.values() if tensor.layout is torch.strided)
+        places = tuple(tensor.data_ptr() for tensor in dense)
         if (first := seen.setdefault(places, i)) != i:
             raise InvalidInputError(
                 f"'checkpoints' must be copies. Those at {first} and {i} are the same tensors, which "
@@ -103,7 +105,7 @@ def _fitting(model: nn.Module, state: Mapping[str, Tensor], name: str) -> dict[s
     for key in wanted.keys() & state.keys():
         if state[key].shape != wanted[key].shape:
             faults.append(f"{key} has shape {list(state[key].shape)}, in the model {list(wanted[key].shape)}")
-        elif not state[key].isfinite().all():
+        elif not state[key].to_dense().isfinite().all():
             faults.append(f"{key} has values that are not finite")
     if faults:
         faults.sort()

@@ -67,11 +67,12 @@ def read_dattri(folder: Folder, n_train: int = 5_000) -> RetrainingBank:
         Such as ``~/.dattri/benchmark/mnist_lr/lds``.
     n_train
         Training samples that halves are drawn from; 5,000 in all benchmarks of dattri that have images.
+        At most 10,000,000.
     """
     indices, losses = (read_array(Path(folder) / name) for name in _DATTRI)
     check_shape("indices", indices, (None, None))
     check_shape("target_values", losses, (len(indices), None))
-    subsets = np.zeros((len(indices), check_count("n_train", n_train)), np.bool_)
+    subsets = np.zeros((len(indices), check_count("n_train", n_train, most=10_000_000)), np.bool_)
     for used, rows in zip(subsets, indices, strict=True):
         used[check_places("indices", rows, n_train)] = True
     return RetrainingBank(

@@ -14,7 +14,7 @@ from torch import Tensor
 from whence.attribution import surrogates
 from whence.attribution.base import Attributor, Capabilities, register
 from whence.attribution.fitted import Fitted, Tests
-from whence.attribution.parameters import parameter
+from whence.attribution.parameters import MOST_PAIRS, parameter
 from whence.core.checks import check_count, check_flag
 from whence.core.ranking import TopK, padded
 from whence.features.metric import LearnsMap, MetricName, check_metric
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from whence.surrogate.stability import Stability
 
 
-_MOST_HALVES = 1_000
+_MOST_HALVES, _MOST_TOKENS = 1_000, 16_384
 
 
 @register
@@ -471,7 +471,7 @@ class DualDA(Attributor):
         n
             Concepts to show, those with the largest parts of the score.
         k
-            Samples to show for each concept, the support vectors that show it most.
+            Samples to show for each concept, the support vectors that show it most; at most 10,000.
         target, method
             As for ``explain``.
 
@@ -504,19 +504,18 @@ class DualDA(Attributor):
         continuation
             What follows it; None has the model write, always the token of the largest logit.
         k
-            Passages for and against each token, and documents for and against the answer.
+            Passages for and against each token, and documents for and against the answer, at most 10,000.
         max_new_tokens
-            The longest that the model writes.
+            The longest that the model writes, at most 16,384.
         bands
             What ``faithfulness_by_frequency`` returned, to show next to each token how often the surrogate
             is right in places like it; None leaves it out.
         """
         from whence.attribution.tracing import PassageTracer
 
-        k = check_count("k", k)
-        return PassageTracer(self).trace(
-            prompt, continuation, k, check_count("max_new_tokens", max_new_tokens), bands
-        )
+        k = check_count("k", k, most=MOST_PAIRS)
+        longest = check_count("max_new_tokens", max_new_tokens, most=_MOST_TOKENS)
+        return PassageTracer(self).trace(prompt, continuation, k, longest, bands)
 
     def faithfulness_by_frequency(self, documents: Any = None) -> Bands:
         """Measure how often the surrogate predicts the token that a language model generates.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -60,7 +61,7 @@ class LiSSA(Attributor):
         Added to the diagonal of G, above 0.
     depth
         Steps of the series. None takes ln(100)·s/damping steps, which leave a hundredth of the slowest
-        component, but at most the number of training samples, or 2,000.
+        component, but at most the number of training samples, or 2,000. At most 100,000.
     curvature_batch
         Training samples per step.
     seed
@@ -82,7 +83,7 @@ class LiSSA(Attributor):
 
     params: Params = parameter("last", one_of(Params))
     damping: float = parameter(1e-3, check_damping)
-    depth: int | None = parameter(None, check_count, or_none=True)
+    depth: int | None = parameter(None, partial(check_count, most=100_000), or_none=True)
     curvature_batch: int = parameter(64, check_count)
     seed: int = parameter(0, a_seed)
 

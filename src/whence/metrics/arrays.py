@@ -10,6 +10,8 @@ from whence.core.arrays import Array, Ints, Mask
 from whence.core.checks import as_int64, check_finite, check_shape, check_that, real_array, to_array
 from whence.errors import InvalidInputError
 
+MOST_DRAWS = 100_000
+"""The most draws of a bootstrap."""
 _LARGEST = 1e150
 _BLOCK = 1 << 24  # entries per block
 

@@ -133,7 +133,7 @@ class Calibration:
 
 
 def calibration(probabilities: Any, happened: Any, bins: int = 10) -> Calibration:
-    """Compare forecast probabilities with what happened, (…) both.
+    """Compare forecast probabilities with what happened, (…) both, in at most 10,000 ``bins``.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def calibration(probabilities: Any, happened: Any, bins: int = 10) -> Calibratio
     values = numbers("probabilities", np.ravel(probabilities), (None,)).astype(np.float64)
     check_that(((values >= 0) & (values <= 1)).all(), "probabilities", "lie in [0, 1]", values)
     outcomes = mask("happened", np.ravel(happened), (len(values),)).astype(np.float64)
-    bins = check_count("bins", bins)
+    bins = check_count("bins", bins, most=10_000)
     place = np.minimum((values * bins).astype(np.int64), bins - 1)
     counts = np.bincount(place, minlength=bins)
     with np.errstate(invalid="ignore"):

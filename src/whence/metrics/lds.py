@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 from whence.core.arrays import Array, Doubles, Ints, Mask
 from whence.core.checks import check_count, check_seed, check_share, check_that, to_array
 from whence.core.display import Columns, displayed
-from whence.metrics.arrays import mask, numbers
+from whence.metrics.arrays import MOST_DRAWS, mask, numbers
 
 _LARGEST = 1 << 32  # entries of a mask in memory at a time
 
@@ -21,12 +21,14 @@ _LARGEST = 1 << 32  # entries of a mask in memory at a time
 def random_subsets(n_train: int, m: int, fraction: float = 0.5, seed: int = 0) -> Mask:
     """Draw m subsets of the training set, each of ``fraction`` of it, as a mask (m, N).
 
+    N is at most 100,000,000, and the mask has at most 2³² entries.
+
     Examples
     --------
     >>> random_subsets(10, 3).sum(axis=1)
     array([5, 5, 5])
     """
-    n_train = check_count("n_train", n_train)
+    n_train = check_count("n_train", n_train, most=100_000_000)
     m = check_count("m", m)
     fraction = check_share("fraction", fraction)
     check_that(n_train * m <= _LARGEST, "m", f"be at most {_LARGEST // n_train:,} for {n_train} samples", m)
@@ -167,12 +169,12 @@ def compare_lds(
     level
         Share of draws in an interval.
     draws, seed
-        Seed of the bootstrap.
+        Number of draws of the bootstrap, at most 100,000, and its seed.
     """
     rule = "be a mapping of at least one method's name to scores"
     check_that(isinstance(scores, Mapping) and scores, "scores", rule, scores)
     level = check_share("level", level)
-    draws = check_count("draws", draws)
+    draws = check_count("draws", draws, most=MOST_DRAWS)
     m = len(mask("subsets_mask", subsets_mask, (None, None)))
     check_that(m * draws <= _LARGEST, "draws", f"be at most {_LARGEST // m:,} for {m} subsets", draws)
     rng = np.random.default_rng(check_seed(seed))

@@ -12,7 +12,7 @@ from whence.core.arrays import Doubles, Mask
 from whence.core.checks import check_callable, check_count, check_seed, check_share, check_that
 from whence.core.display import Columns, displayed
 from whence.core.progress import bar
-from whence.metrics.arrays import numbers
+from whence.metrics.arrays import MOST_DRAWS, numbers
 from whence.metrics.lds import interval, random_subsets
 
 _DRAWS = 1 << 20  # numbers drawn at a time
@@ -94,7 +94,7 @@ def removal_test(
     share
         Part of the training set to remove.
     n_random
-        Trainings without as many random samples.
+        Trainings without as many random samples, at most 1,000.
     level, draws
         As for ``query_loss_difference``.
     seed
@@ -113,7 +113,9 @@ def removal_test(
     check_callable("retrain", retrain, "a function of a mask of training samples that returns losses")
     T, N = kept.shape
     removed = N - int(kept[0].sum())
-    chance = random_subsets(N, check_count("n_random", n_random), (N - removed) / N, check_seed(seed))
+    chance = random_subsets(
+        N, check_count("n_random", n_random, most=1_000), (N - removed) / N, check_seed(seed)
+    )
     different, group = np.unique(np.vstack([kept, chance]), axis=0, return_inverse=True)
     losses = np.empty((len(different), T))
     with bar("retraining", len(different), "models", show=show_progress) as shown:
@@ -137,7 +139,7 @@ def query_loss_difference(
     level
         Share of draws in the interval.
     draws, seed
-        Of the bootstrap.
+        Of the bootstrap, at most 100,000 draws.
 
     Examples
     --------
@@ -148,7 +150,7 @@ def query_loss_difference(
     T = len(own)
     check_that(T >= 2, "removed", "be the losses of at least 2 tests", T)
     chance = numbers("random", random, (None, T)).astype(np.float64).mean(axis=0)
-    level, draws = check_share("level", level), check_count("draws", draws)
+    level, draws = check_share("level", level), check_count("draws", draws, most=MOST_DRAWS)
     rng = np.random.default_rng(check_seed(seed))
     difference = own - chance
     sizes = [len(part) for part in np.array_split(np.arange(draws), 1 + draws * T // _DRAWS)]

@@ -15,7 +15,7 @@ from whence.core.checks import check_count, check_seed, check_that, is_integer
 from whence.core.display import displayed
 from whence.metrics.arrays import classes, numbers, split_mask
 
-_LARGEST = 1 << 32  # random scores at a time
+_LARGEST = 1 << 28  # random scores at a time, 2 GB
 _BLOCK = 1 << 22  # scores per block
 
 
@@ -227,7 +227,7 @@ def shortcut_ap(scores: Any, poisoned_mask: Any) -> Doubles:
 
 
 def random_scores(n_tests: int, n_train: int, seed: int = 0) -> Doubles:
-    """Return random scores (test, train), standard normal: chance level for tables.
+    """Return random scores (test, train), standard normal: chance level for tables, at most 2²⁸ of them.
 
     Examples
     --------
@@ -235,7 +235,7 @@ def random_scores(n_tests: int, n_train: int, seed: int = 0) -> Doubles:
     (2, 3)
     """
     n_tests = check_count("n_tests", n_tests)
-    n_train = check_count("n_train", n_train)
+    n_train = check_count("n_train", n_train, most=_LARGEST)
     most = _LARGEST // n_train
     check_that(n_tests <= most, "n_tests", f"be at most {most:,} for {n_train} training samples", n_tests)
     return np.random.default_rng(check_seed(seed)).standard_normal((n_tests, n_train))

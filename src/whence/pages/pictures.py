@@ -10,6 +10,7 @@ import dataclasses
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +49,11 @@ def data_uri(picture: Picture) -> str:
     """Encode a picture as a ``data:`` address."""
     content, kind = encode_picture(picture)
     return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
+
+
+def can_draw() -> bool:
+    """Return whether matplotlib is installed; notebooks show plain text without it."""
+    return find_spec("matplotlib") is not None
 
 
 def as_html(figures: Sequence[tuple[str, Figure]], note: str = "") -> str:

@@ -187,6 +187,10 @@ class Propagation(HeadMode):
         if wish is not None:
             self.used.add(base)
             return as_rule("operations", wish, OperationRule)(self, func, *args, **kwargs)
+        if any(x.layout is not torch.strided for x in tensors_in((args, kwargs))):
+            raise ModelError(
+                f"Relevance has no rule for {base} with a sparse tensor. Make it dense by tensor.to_dense()."
+            )
         first = args[0] if args else None
         before = _tag_of(first)
         rule = _TABLE.get(base)

@@ -143,12 +143,6 @@ class Vectors:
         norms = [torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64) for rows in blocks]
         return torch.cat(norms) if norms else self.like.new_zeros(0, dtype=torch.float64)
 
-    def squared_norms(self) -> Tensor:
-        """‖f_i‖² of each row, (S,)."""
-        blocks = (self[part] for part in self.parts(len(self)))
-        norms = [torch.einsum("sd,sd->s", rows, rows) for rows in blocks]
-        return torch.cat(norms) if norms else self.like.new_zeros(0)
-
 
 class Expansion:
     """τ_c(x, i) = λ_ic (z_i·z(x) + b² with a bias), for the samples i that have some λ_ic ≠ 0.

@@ -247,8 +247,9 @@ class Surrogate:
         if contrast.against is not None:
             weights = weights - columns[:, [contrast.against]].toarray()[:, 0]
         lam = torch.as_tensor(weights, device=vectors.device)
-        column, test = lam[:, None].to(vectors), self.expansion.shifted(features, *_tensors(contrast))
-        return Parts(vectors, column * vectors, column * test.to(vectors), lam)
+        # In float64: λ of tiny features leaves the range of float32, its products do not.
+        column, test = lam[:, None], self.expansion.shifted(features, *_tensors(contrast))
+        return Parts(vectors, (column * vectors).to(vectors), (column * test).to(vectors), lam)
 
     def weight_of(self, contrast: Contrast) -> Doubles:
         """Return w_c, or w_c − w_c', (d,) without the bias."""
@@ -270,9 +271,10 @@ class Surrogate:
     def self_influence(self) -> Tensor:
         """Compute λ_{i,y_i}‖z_i‖² of every training sample, (N,); other tasks use label weights of theirs."""
         weights = self.task.label_weights(self.lam[self.support])
-        norms = self.stored.squared_norms() + self.constant**2
-        out = norms.new_zeros(len(self.labels))
-        out[torch.as_tensor(self.support, device=out.device)] = norms * torch.as_tensor(weights).to(norms)
+        norms = self.stored.lengths().square() + self.constant**2
+        out = self.stored.like.new_zeros(len(self.labels))
+        influence = norms * torch.as_tensor(weights).to(norms)
+        out[torch.as_tensor(self.support, device=out.device)] = influence.to(out)
         return out
 
     def faithfulness(self, features: Tensor, logits: Tensor | None = None) -> Faithfulness:

@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 MOST_PAIRS = 50
 MOST_WAITING = 8
-"""What-ifs that are solved or wait for it at once."""
+"""What-ifs, solutions of the path, galleries and comparisons that run or wait at once."""
 MOST_PIXELS = 16_000_000
 """The largest picture that is decoded."""
 MOST_LETTERS = 20_000
@@ -201,18 +201,18 @@ def _solved(app: FastAPI, explorer: Explorer) -> None:
         C: Annotated[float, Query(gt=0, description="One of the values of C in /api/info")],
     ) -> StreamingResponse:
         """Solve the surrogate at one of the offered C; JSON lines: progress, then the surrogate."""
-        run = Run(lambda: explorer.solved.at(C))
+        run = _queued(waiting, lambda: explorer.solved.at(C))
         return _answered(run, lambda at: {"C": at.C_, "n_support": len(at.support_), "gap": at.gap_})
 
     @app.post("/api/gallery")
     def concepts(page: Page) -> StreamingResponse:
         """A page of the concepts that the classes use; JSON lines: progress, then the page."""
-        return _answered(Run(lambda: gallery(explorer, page.offset, page.limit)))
+        return _answered(_queued(waiting, lambda: gallery(explorer, page.offset, page.limit)))
 
     @app.post("/api/comparison")
     def comparison(one: int, other: int | None = None) -> StreamingResponse:
         """Compare a class with another, or with all; JSON lines: progress, then the comparison."""
-        return _answered(Run(lambda: compare(explorer, one, other)))
+        return _answered(_queued(waiting, lambda: compare(explorer, one, other)))
 
     @app.post("/api/ranking")
     def ranking() -> StreamingResponse:
@@ -244,7 +244,7 @@ def _queued(waiting: threading.BoundedSemaphore, work: Callable[[], Result]) -> 
     if not waiting.acquire(blocking=False):
         raise HTTPException(
             503,
-            f"{MOST_WAITING} questions of what if are being solved or wait. Ask again when one has ended.",
+            f"{MOST_WAITING} computations are running or wait. Ask again when one has ended.",
         )
 
     def freed() -> Result:

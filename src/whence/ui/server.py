@@ -114,7 +114,7 @@ def create_app(explorer: Explorer | Viewed, *, hosts: tuple[str, ...], token: st
         )
 
     if not explorer.scores_only and explorer.writes:
-        add_writing(app, Writing(explorer.project))
+        add_writing(app, Writing(explorer.project), lambda request: _from_here(request, token))
         tests = app.get("/explorer", response_class=HTMLResponse, include_in_schema=False)
         tests(lambda: live_page(explorer))
 
@@ -146,6 +146,17 @@ def _refusal(request: Request, hosts: tuple[str, ...], token: str | None) -> Res
     if len(size) > 12 or int(size) > MOST_BYTES:
         return _detail(f"An upload may have {MOST_BYTES >> 20} MiB.", 413)
     return None
+
+
+def _from_here(request: Request, token: str | None) -> bool:
+    """Return whether the visitor asks, and not a page elsewhere that links here.
+
+    Browsers say so in a header of every request to this machine, or over https. Without it, a token decides:
+    its cookie is not sent for pages elsewhere.
+    """
+    site = request.headers.get("sec-fetch-site")
+    asked = site in ("same-origin", "none") or (site is None and token is not None)
+    return asked or request.headers.get("x-whence") == "1"
 
 
 def _detail(detail: Any, status: int) -> Response:

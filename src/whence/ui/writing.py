@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, NamedTuple
 from urllib.parse import urlencode
 
 import numpy as np
-from fastapi import FastAPI, Query
+from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse
 
 from whence.data import Corpus
@@ -98,11 +99,15 @@ class Writing:
         return [text for text in starts if text][:_TRY]
 
 
-def add_writing(app: FastAPI, writing: Writing) -> None:
-    """Add the page for prompts to an application."""
+def add_writing(app: FastAPI, writing: Writing, from_here: Callable[[Request], bool]) -> None:
+    """Add the page for prompts to an application.
+
+    A request that does not come ``from_here`` gets the form, filled in, and nothing is computed.
+    """
 
     @app.get("/write", response_class=HTMLResponse, include_in_schema=False)
     def write(
+        request: Request,
         prompt: Annotated[str, Query(max_length=_LETTERS)] = "",
         continuation: Annotated[str, Query(max_length=_LETTERS)] = "",
         k: Annotated[int, Query(ge=1, le=_MOST)] = 5,
@@ -110,13 +115,15 @@ def add_writing(app: FastAPI, writing: Writing) -> None:
     ) -> HTMLResponse:
         """Show the form, and the trace of an answer."""
         asked = PromptRequest(prompt, _following(prompt, continuation), k)
-        trace, left_out, wrong = None, None, ""
-        if prompt:
+        trace, left_out, wrong, status = None, None, "", 200
+        if prompt and not from_here(request):
+            wrong, status = "Nothing was computed: another page opened this address. Press Trace to ask.", 403
+        elif prompt:
             try:
                 trace = writing.trace(asked)
                 left_out = None if without is None else writing.without(asked, without)
             except WhenceError as error:
-                wrong = str(error)
+                wrong, status = str(error), 422
         page = look(trace, asks=True)
         html = render(
             "write.html",
@@ -131,7 +138,7 @@ def add_writing(app: FastAPI, writing: Writing) -> None:
             **(shown(trace) if trace is not None else {"trace": None}),
         )
         policy = {"content-security-policy": f"{page.policy}; frame-ancestors 'none'"}
-        return HTMLResponse(html, 422 if wrong else 200, policy)
+        return HTMLResponse(html, status, policy)
 
 
 def _following(prompt: str, continuation: str) -> str | None:
