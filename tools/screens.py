@@ -22,7 +22,9 @@ LIVE = {
     "classes": ("#tab=classes", "#classes h3"),
     "compared": ("#tab=classes&one=0&other=6", ".comparison"),
     "concepts": ("#tab=concepts", ".concept"),
-    "what-if": ("#tab=whatif&group=6.removed&without=4-9", ".outcome"),
+    "map": ("#tab=map", "#map canvas"),
+    "duplicates": ("#tab=duplicates", "#duplicates h2"),
+    "changes": ("#tab=whatif", ".training button"),
 }
 FILED = {name: LIVE[name] for name in ("predictions", "labels", "classes")}
 

@@ -27,7 +27,7 @@ SCRIPTS = (
 )  # fmt: skip
 """The page's modules; each imports only from those before it."""
 
-STYLES = ("explorer", "view", "side", "upload", "map")
+STYLES = ("explorer", "side", "upload", "map")
 """The page's style sheets, joined in this order."""
 
 
