@@ -1,4 +1,4 @@
-"""No view of the explorer has a serious fault of accessibility, by axe-core, at three widths and in both schemes."""
+"""No view of the explorer has a serious fault by axe-core, at three widths and in both schemes."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ def faults(page: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light"), (1920, "dark")])
-def test_views_have_no_serious_faults(
-    visit: Any, fresh: str, own: Explorer, width: int, scheme: str
-) -> None:
+def test_views_have_no_serious_faults(visit: Any, fresh: str, own: Explorer, width: int, scheme: str) -> None:
     own.project.work.add("remove", [0, 1], why="blurred")
     own.project.work.save_slice("first", "training", "0-9")
     page = visit(fresh, width, ready=READY["start"], color_scheme=scheme)
