@@ -25,6 +25,7 @@ from benchmarks import (
     peers,
     relabel,
     response,
+    soak,
     solver,
     tolerance,
     update,
@@ -90,6 +91,10 @@ parser.add_argument("--peer", action="append", choices=peers.NAMES, help="only t
 parser.add_argument("--scene", action="append", choices=list(peers.scene.SCENES), help="only these data sets")
 parser.add_argument("--budget", type=float, default=480.0, help="seconds for one of their cells")
 parser.add_argument("--pilots", action="store_true", help="their small runs alone")
+parser.add_argument(
+    "--soak", type=float, metavar="MINUTES", help="explorer: many visitors for so long instead"
+)
+parser.add_argument("--clients", type=int, default=16, help="how many of them")
 options = parser.parse_args()
 chosen = options.parts or PARTS
 print(describe(), "\n", flush=True)
@@ -120,7 +125,9 @@ if "coresets" in chosen:
     coresets.run(options.data, options.cache)
 if "xda" in chosen:
     xda.run()
-if "explorer" in chosen:
+if "explorer" in chosen and options.soak:
+    soak.run(options.cache, options.soak, options.clients, Path("docs/results/soak.json"))
+elif "explorer" in chosen:
     explorer.run(options.cache)
 if "layers" in chosen:
     layers.run(options.data, options.cache)
