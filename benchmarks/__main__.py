@@ -91,9 +91,7 @@ parser.add_argument("--peer", action="append", choices=peers.NAMES, help="only t
 parser.add_argument("--scene", action="append", choices=list(peers.scene.SCENES), help="only these data sets")
 parser.add_argument("--budget", type=float, default=480.0, help="seconds for one of their cells")
 parser.add_argument("--pilots", action="store_true", help="their small runs alone")
-parser.add_argument(
-    "--soak", type=float, metavar="MINUTES", help="explorer: many visitors instead"
-)
+parser.add_argument("--soak", type=float, metavar="MINUTES", help="explorer: many visitors instead")
 parser.add_argument("--clients", type=int, default=16, help="how many of them")
 options = parser.parse_args()
 chosen = options.parts or PARTS
