@@ -13,6 +13,7 @@ from benchmarks import (
     coresets,
     effects,
     explorer,
+    faults,
     flipping,
     growth,
     kills,
@@ -55,7 +56,7 @@ PARTS = (
     "novelty",
     "cluster",
 )
-ALONE = ("peers", "language", "relabel")  # parts that run only where they are asked for
+ALONE = ("peers", "language", "relabel", "faults")  # parts that run only where they are asked for
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument(
@@ -155,3 +156,5 @@ if "language" in chosen:
     language.run(options.data, options.cache / "language", Path("docs/results/language.json"))
 if "relabel" in chosen:
     relabel.run(options.data, options.cache / "relabel", Path("docs/results/relabel.json"))
+if "faults" in chosen:
+    faults.run(options.cache, Path("docs/results/faults.json"))

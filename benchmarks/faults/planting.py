@@ -27,10 +27,12 @@ class Planting:
     Attributes
     ----------
     data : what the network is trained and tested on
+    truth : (N,) the true labels of its training samples
     train, tests : indices of the training samples and of the tests that have the fault
     """
 
     data: EmbeddedData
+    truth: np.ndarray
     train: np.ndarray
     tests: np.ndarray
 
@@ -41,7 +43,7 @@ def wrong_labels(data: EmbeddedData, label: int, rng: np.random.Generator, *, sh
     others = np.flatnonzero(labels.numpy() != label)
     chosen = np.sort(rng.choice(others, round(share * len(labels)), replace=False))
     labels[chosen] = label
-    return Planting(replace(data, train_labels=labels), chosen, np.empty(0, int))
+    return Planting(replace(data, train_labels=labels), data.train_labels.numpy(), chosen, np.empty(0, int))
 
 
 def shortcut(data: EmbeddedData, label: int, rng: np.random.Generator) -> Planting:
@@ -53,7 +55,8 @@ def shortcut(data: EmbeddedData, label: int, rng: np.random.Generator) -> Planti
     images = [data.train_images.clone(), data.test_images.clone()]
     for one, rows in zip(images, (train, tests), strict=True):
         one[rows, :, :SQUARE, :SQUARE] = 1
-    return Planting(replace(data, train_images=images[0], test_images=images[1]), train, tests)
+    changed = replace(data, train_images=images[0], test_images=images[1])
+    return Planting(changed, data.train_labels.numpy(), train, tests)
 
 
 def leaks(data: EmbeddedData, label: int, rng: np.random.Generator) -> Planting:
@@ -63,9 +66,8 @@ def leaks(data: EmbeddedData, label: int, rng: np.random.Generator) -> Planting:
     tests = np.sort(rng.choice(len(data.test_labels), len(data.test_labels) // 100, replace=False))
     images = torch.cat([data.train_images, data.test_images[tests]])
     labels = torch.cat([data.train_labels, data.test_labels[tests]])
-    return Planting(
-        replace(data, train_images=images, train_labels=labels), np.arange(n, n + len(tests)), tests
-    )
+    changed = replace(data, train_images=images, train_labels=labels)
+    return Planting(changed, labels.numpy(), np.arange(n, n + len(tests)), tests)
 
 
 def make(
