@@ -9,6 +9,7 @@ from benchmarks import (
     attribution,
     audit,
     classes,
+    clicks,
     cluster,
     coresets,
     effects,
@@ -56,7 +57,7 @@ PARTS = (
     "novelty",
     "cluster",
 )
-ALONE = ("peers", "language", "relabel", "faults")  # parts that run only where they are asked for
+ALONE = ("peers", "language", "relabel", "faults", "clicks")  # parts that run only where they are asked for
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument(
@@ -158,3 +159,5 @@ if "relabel" in chosen:
     relabel.run(options.data, options.cache / "relabel", Path("docs/results/relabel.json"))
 if "faults" in chosen:
     faults.run(options.cache, Path("docs/results/faults.json"))
+if "clicks" in chosen:
+    clicks.run(options.cache, Path("docs/results/clicks.json"))

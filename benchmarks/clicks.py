@@ -16,6 +16,7 @@ from benchmarks import wide
 from benchmarks.explorer import load, served
 from benchmarks.faults.users import visiting
 from benchmarks.machine import describe
+from benchmarks.tables import markdown, publish
 from whence.app import demo
 from whence.core import store
 
@@ -84,7 +85,24 @@ def run(cache: Path, results: Path) -> None:
         known[name] = {"load": [at_start, load()], "milliseconds": watch.results()}
         known["machine"] = describe()
         store.write_text(results, json.dumps(known, indent=1) + "\n")
-        print(f"- {name}, {at_start}: {json.dumps(watch.results())}", flush=True)
+    publish("clicks", table(known))
+
+
+def table(known: dict[str, Any]) -> str:
+    """Return the table in Markdown: one row per kind of click, milliseconds of each project."""
+    projects = [name for name in known if name != "machine"]
+    cells = [known[name]["milliseconds"] for name in projects]
+    rows = [
+        (
+            kind,
+            *(
+                f"{cell[kind]['p50']:.0f}, {cell[kind]['p95']:.0f}, {cell[kind]['server_cpu_p50']:.0f}"
+                for cell in cells
+            ),
+        )
+        for kind in cells[0]
+    ]
+    return markdown(("p50, p95, CPU of the server; ms", *projects), rows)
 
 
 def _visit(watch: Watch) -> None:

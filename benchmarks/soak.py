@@ -14,12 +14,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks import wide
 from benchmarks.explorer import Client, resident, served
 from benchmarks.machine import describe
+from benchmarks.tables import markdown, publish
 from whence.core import store
 
 THINKING = 2.0, 4.0
@@ -223,7 +225,16 @@ def run(cache: Path, minutes: float, clients: int, results: Path) -> None:
         while any(thread.is_alive() for thread in threads):
             time.sleep(min(60, max(1, end - time.perf_counter())))
             record.write(effects.is_set())
-    print(f"- {minutes:g} minutes: {record.minutes[-1]}", flush=True)
+    publish("soak", table(json.loads(results.read_text())))
+
+
+def table(known: dict[str, Any]) -> str:
+    """Return the table in Markdown: one row per kind of request, in seconds."""
+    rows = [
+        (kind, f"{one['n']:,}", *(f"{one[p]:.2f}" for p in ("p50", "p95", "p99")))
+        for kind, one in known["seconds"].items()
+    ]
+    return markdown(("request", "n", "p50, s", "p95, s", "p99, s"), rows)
 
 
 def _fit_effects(port: int, effects: threading.Event, record: Record) -> None:

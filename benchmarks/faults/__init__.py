@@ -51,6 +51,7 @@ from typing import Any
 from benchmarks.explorer import load, served
 from benchmarks.faults import planting, render, users
 from benchmarks.machine import describe
+from benchmarks.tables import publish
 from whence.core import store
 
 SEEDS = 0, 1, 2
@@ -74,7 +75,7 @@ def run(cache: Path, results: Path) -> None:
     if "path" not in known:
         known["path"] = _path(cache)
         _save(results, known)
-    render.publish(known)
+    publish("faults", render.table(known))
 
 
 def _save(results: Path, known: dict[str, Any]) -> None:
