@@ -26,6 +26,8 @@ A fault is found when
   ones. The user clicks the task "Wrong predictions" on Start, then "next test", for at most 40 tests.
   Then the user shows the maps; reported is the share of the absolute relevance that lies in the corner,
   which has 2 % of the pixels: of the test's map, and in the mean of the supporting samples' maps.
+  Added after the first run, to say why: of all tests with the square that are given the class, how many
+  have 0 to 5 such samples among their 5 supporting ones, by either question of the page.
 - leaks: Duplicates lists it. The user clicks the tab, then "next page" while there are groups with tests.
   Recall and precision are those of pairs of a test and a training sample that share a group.
 
@@ -72,6 +74,13 @@ def run(cache: Path, results: Path) -> None:
                 cell = _measure(cache, fault, plant, seed, find)
                 known["cells"].setdefault(fault, {})[str(seed)] = cell
                 _save(results, known)
+    for seed in SEEDS:
+        cell = known["cells"]["shortcut"][str(seed)]
+        if "fooled" not in cell:
+            cell["fooled"] = planting.fooled(
+                *planting.make(_folder(cache, "shortcut", seed), planting.shortcut, seed), seed
+            )
+            _save(results, known)
     if "path" not in known:
         known["path"] = _path(cache)
         _save(results, known)
@@ -83,11 +92,14 @@ def _save(results: Path, known: dict[str, Any]) -> None:
     store.write_text(results, json.dumps(known, indent=1) + "\n")
 
 
+def _folder(cache: Path, fault: str, seed: int) -> Path:
+    return cache / "faults" / f"{fault.replace(' ', '-')}-{seed}"
+
+
 def _measure(
     cache: Path, fault: str, plant: Callable[..., Any], seed: int, find: Callable[..., dict[str, Any]]
 ) -> dict[str, Any]:
-    folder = cache / "faults" / f"{fault.replace(' ', '-')}-{seed}"
-    saved, planted = planting.make(folder, plant, seed)
+    saved, planted = planting.make(_folder(cache, fault, seed), plant, seed)
     Path(f"{saved}.work.json").unlink(missing_ok=True)
     with served(saved, "--trust") as (port, _, _), users.visiting(port) as page:
         cell = find(users.User(page), planted)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from whence import DualDA, sample
-from whence.project import Configuration
+from whence.project import Configuration, Project
 from whence.sample import EmbeddedData, SmallCNN
 
 CLASSES = 2, 5, 8  # by seed
@@ -92,6 +92,21 @@ def make(
         model=names["network"], data=names["train"], test=names["test"], options={"seed": seed}
     ).write(saved)
     return saved, planting
+
+
+def fooled(saved: Path, planting: Planting, seed: int) -> dict[str, list[int]]:
+    """Count tests that the square fools, by how many of their 5 supporting samples have it: 0 to 5."""
+    project = Project.open(saved, trust=True, show_progress=False)
+    with torch.no_grad():
+        predicted = network(saved.parent)(planting.data.test_images).argmax(1).numpy()
+    tests = [int(test) for test in planting.tests if predicted[test] == CLASSES[seed]]
+    asked = {"made of": project, "would change": project.with_effects()}
+    return {question: _support(one, tests, planting.train) for question, one in asked.items()}
+
+
+def _support(project: Project, tests: list[int], marked: np.ndarray) -> list[int]:
+    found = np.asarray(project.top_k(tests, 5, None)[0].proponents.indices)
+    return np.bincount(np.isin(found, marked).sum(axis=1), minlength=6).tolist()
 
 
 # What the configuration names
