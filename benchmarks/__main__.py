@@ -9,10 +9,12 @@ from benchmarks import (
     attribution,
     audit,
     classes,
+    clicks,
     cluster,
     coresets,
     effects,
     explorer,
+    faults,
     flipping,
     growth,
     kills,
@@ -25,6 +27,7 @@ from benchmarks import (
     peers,
     relabel,
     response,
+    soak,
     solver,
     tolerance,
     update,
@@ -54,7 +57,7 @@ PARTS = (
     "novelty",
     "cluster",
 )
-ALONE = ("peers", "language", "relabel")  # parts that run only where they are asked for
+ALONE = ("peers", "language", "relabel", "faults", "clicks")  # parts that run only where they are asked for
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument(
@@ -90,6 +93,8 @@ parser.add_argument("--peer", action="append", choices=peers.NAMES, help="only t
 parser.add_argument("--scene", action="append", choices=list(peers.scene.SCENES), help="only these data sets")
 parser.add_argument("--budget", type=float, default=480.0, help="seconds for one of their cells")
 parser.add_argument("--pilots", action="store_true", help="their small runs alone")
+parser.add_argument("--soak", type=float, metavar="MINUTES", help="explorer: many visitors instead")
+parser.add_argument("--clients", type=int, default=16, help="how many of them")
 options = parser.parse_args()
 chosen = options.parts or PARTS
 print(describe(), "\n", flush=True)
@@ -120,7 +125,9 @@ if "coresets" in chosen:
     coresets.run(options.data, options.cache)
 if "xda" in chosen:
     xda.run()
-if "explorer" in chosen:
+if "explorer" in chosen and options.soak:
+    soak.run(options.cache, options.soak, options.clients, Path("docs/results/soak.json"))
+elif "explorer" in chosen:
     explorer.run(options.cache)
 if "layers" in chosen:
     layers.run(options.data, options.cache)
@@ -150,3 +157,7 @@ if "language" in chosen:
     language.run(options.data, options.cache / "language", Path("docs/results/language.json"))
 if "relabel" in chosen:
     relabel.run(options.data, options.cache / "relabel", Path("docs/results/relabel.json"))
+if "faults" in chosen:
+    faults.run(options.cache, Path("docs/results/faults.json"))
+if "clicks" in chosen:
+    clicks.run(options.cache, Path("docs/results/clicks.json"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -28,49 +30,63 @@ LARGE = 50_000, 512, 10
 class Client:
     """A connection to the explorer that is kept open."""
 
-    def __init__(self, port: int) -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    def __init__(self, port: int, timeout: float = 60) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
 
     def get(self, path: str) -> dict:
         """Return the answer to a request."""
-        return self._answer("GET", path, None)
+        return json.loads(self.read("GET", path))
 
     def what_if(self, **question: object) -> dict:
         """Return the answer to a question, which is the last line of its stream."""
-        text = self._answer("POST", "/api/whatif", json.dumps(question), lines=True)
-        return text["result"]
+        return self.stream("/api/whatif", question)
 
-    def _answer(self, method: str, path: str, body: str | None, lines: bool = False) -> dict:
+    def stream(self, path: str, body: object = None) -> dict:
+        """Return the last line of an answer by lines of JSON."""
+        line = json.loads(self.read("POST", path, body).splitlines()[-1])
+        if "error" in line:
+            raise RuntimeError(f"{path}: {line['error']}")
+        return line["result"]
+
+    def read(self, method: str, path: str, body: object = None) -> bytes:
+        """Return the content of an answer."""
         headers = {"X-Whence": "1", "Content-Type": "application/json"}
-        self.connection.request(method, path, body, headers)
+        self.connection.request(method, path, None if method == "GET" else json.dumps(body or {}), headers)
         answer = self.connection.getresponse()
         content = answer.read()
         if answer.status != 200:
             raise RuntimeError(f"{path}: {answer.status} {content[:200]!r}")
-        return json.loads(content.splitlines()[-1] if lines else content)
+        return content
 
 
 def run(cache: Path) -> None:
     saved = cache / "demo" / "demo.whence"
     if not saved.exists():
         demo.run(saved.parent, show_progress=False, say=lambda line: None)
+    with served(saved) as (port, pid, seconds):
+        print(f"\nExplorer of the demo: {load()} at the start.")
+        print(f"- first page {seconds:.1f} s after the command", flush=True)
+        _latency(port)
+        _questions(port)
+        _crowd(port, pid)
+    _large()
+    print(f"- {load()} at the end")
+
+
+@contextlib.contextmanager
+def served(saved: Path, *options: str) -> Iterator[tuple[int, int, float]]:
+    """Run ``whence serve``: its port, its process and the seconds until the first page."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    arguments = [str(Path(sys.executable).with_name("whence")), "serve", str(saved), "--port", str(port)]
+    arguments = [sys.executable, "-m", "whence", "serve", str(saved), "--port", str(port), *options]
     started = time.perf_counter()
     with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
             _wait(port, server)
-            print(f"\nExplorer of the demo: {_load()} at the start.")
-            print(f"- first page {time.perf_counter() - started:.1f} s after the command", flush=True)
-            _latency(port)
-            _questions(port)
-            _crowd(port, server.pid)
+            yield port, server.pid, time.perf_counter() - started
         finally:
             server.terminate()
-    _large()
-    print(f"- {_load()} at the end")
 
 
 def _latency(port: int, rounds: int = 200) -> None:
@@ -136,7 +152,7 @@ def _crowd(port: int, pid: int) -> None:
         visitor.start()
     memory = []
     while any(visitor.is_alive() for visitor in visitors):
-        memory.append(_memory(pid))
+        memory.append(resident(pid))
         time.sleep(SECONDS / 60)
     settled, last = memory[len(memory) // 6], memory[-1]
     print(
@@ -186,12 +202,13 @@ def _wait(port: int, server: subprocess.Popen) -> None:
             time.sleep(0.05)
 
 
-def _memory(pid: int) -> float:
+def resident(pid: int) -> float:
     """Resident memory in MiB."""
     text = Path(f"/proc/{pid}/status").read_text()
     found = re.search(r"VmRSS:\s+(\d+)", text)
     return int(found[1]) / 1024 if found else float("nan")
 
 
-def _load() -> str:
+def load() -> str:
+    """Write how busy the machine is."""
     return f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"

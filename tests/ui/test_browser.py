@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.helpers.explored import HOSTILE, M, picture_project, pictures, text_p
 from tests.helpers.explored import texts as texts_of
 from whence.core import progress
 from whence.project import Project
+from whence.ui.background import Background
 from whence.ui.changes import what_if
 from whence.ui.explorer import Explorer
 from whence.ui.pages import report_page
@@ -350,6 +352,9 @@ def test_marks_are_saved_and_what_would_change(visit: Any, fresh: str, own: Expl
 
 
 def test_labels_are_marked_by_pointer_and_saved(visit: Any, fresh: str, own: Explorer) -> None:
+    ranking = own.solved.wrong_labels.result()
+    tenths = np.ceil(10 * ranking.scores) / 10  # the least score of all likely ones is offered unrounded
+    own.solved.wrong_labels = Background(lambda: replace(ranking, scores=tenths))
     page = visit(f"{fresh}#tab=audit", ready=".queue > li[data-index]")
     rows = own.training.suspects(0, 30)["rows"]
     items = page.locator(".queue > li")
@@ -372,9 +377,14 @@ def test_labels_are_marked_by_pointer_and_saved(visit: Any, fresh: str, own: Exp
     assert marks.relabel == {rows[2]["index"]: third}
 
     likely = [row for row in rows if row["score"] > rows[4]["score"] and row["suggested"] != row["label"]]
+    offered = page.input_value("#above")
     page.fill("#above", str(rows[4]["score"]))
     page.click("#take-all")
     expect(page.locator("#tray")).to_contain_text(f"{len(likely)} relabelled")
+
+    page.fill("#above", offered)  # none of them is left out
+    page.click("#take-all")
+    expect(page.locator("#tray")).to_contain_text(f"{ranking.likely.sum()} relabelled")
 
 
 def test_marks_of_a_report_and_their_export(visit: Any, report: str, explorer: Explorer) -> None:

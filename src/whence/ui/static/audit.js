@@ -86,7 +86,8 @@ export class AuditView {
     const { bulk, source, measure } = this;
     bulk.hidden = !source.live || !found.likely_wrong;
     if (bulk.hidden || bulk.children.length) return;
-    this.above = h("input", { type: "number", id: "above", step: "any", value: Number(found.threshold.toPrecision(3)) });
+    this.least = Number(found.threshold.toPrecision(3)); // rounded, so that it may leave out the last of them
+    this.above = h("input", { type: "number", id: "above", step: "any", value: this.least });
     replace(bulk, h("label", {}, `Take every suggested label with ${measure} above `, this.above), h("button", { type: "submit", id: "take-all", class: "primary" }, "mark them"),
       h("span", { class: "quiet" }, `${count(found.likely_wrong)} labels are more likely wrong than right.`));
   }
@@ -95,7 +96,7 @@ export class AuditView {
     const above = Number(this.above.value);
     replace(this.wrong);
     try {
-      await this.changes.add({ action: "relabel", label: "suggested", group: { by: "wrong labels", above: Number.isFinite(above) ? above : null }, why: `suggested label, ${this.measure} above ${short(above)}` });
+      await this.changes.add({ action: "relabel", label: "suggested", group: { by: "wrong labels", above: Number.isFinite(above) && above !== this.least ? above : null }, why: `suggested label, ${this.measure} above ${short(above)}` });
     } catch (error) { fail(this.wrong, error); }
   }
 
