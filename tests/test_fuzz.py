@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.fuzz.arguments import RULES
-from tests.fuzz.calling import CHECKS, EVERY, NAN, OBJECTS, REFUSE, USED
+from tests.fuzz.calling import CHECKS, EVERY, NAN, OBJECTS, REFUSE, RULES, USED
 from tests.fuzz.public import public
 from tests.fuzz.running import GOOD, HangError, limited, not_finite, run
 

@@ -167,7 +167,7 @@ RULES: dict[str, Arg | None] = {
     "dtype": Arg(kinds.choice(["float32", "float16"]), lambda: "float32"),
     "autocast": Arg(kinds.choice([None, "bfloat16", "float16"]), lambda: None),
     "num_workers": Arg(
-        without(kinds.count(0), "large", "huge", "one", "numpy", "short"), lambda: 0
+        without(kinds.count(0), "large", "billion", "huge", "one", "numpy", "short"), lambda: 0
     ),  # of which more than none takes long to start
     "preprocess": Arg(things.FUNCTION, lambda: None),
     "collate_fn": Arg(things.FUNCTION, lambda: None),
