@@ -280,7 +280,7 @@ RULES: dict[str, Arg | None] = {
     "DualDA.update.cache_dir": None,
     "DualDA.what_if.training_features": TRAINING,
     "train_halves.make": need(things.FUNCTION + NONE, lambda: world.network),
-    "train_halves.train": need(things.FUNCTION + NONE, lambda: lambda model, half: None),
+    "train_halves.train": need(without(things.FUNCTION, "too_few") + NONE, lambda: lambda model, half: None),
     "train_halves.data": need(things.DATA, lambda: (world.X(), world.y())),
     "train_halves.n": Arg(FEW, lambda: 2),
     "train_halves.folder": None,

@@ -162,14 +162,14 @@ FINDINGS = need(kinds.numbers(), lambda: OUTCOMES)
 MASK = kinds.mask(split=False)
 SAMPLE_IDS = Arg(
     without(JUNK)
-    + wrong(too_few=lambda v: v[:-1], twice=lambda v: [v[0], *v[:-1]], number=lambda v: 3, nones=lambda v: [None] * N),
+    + wrong(too_few=lambda v: v[:-1], number=lambda v: 3, nones=lambda v: [None] * len(v)),
     lambda: [f"sample {i}" for i in range(N)],
 )
 
 PROJECTS: dict[str, Arg | None] = {
     # forecasts, calibration, removal
-    "metrics.calibration.probabilities": need(PROBABILITIES, lambda: np.array([0.9, 0.8, 0.1, 0.4])),
-    "metrics.calibration.happened": need(MASK, lambda: np.array([True, True, False, False])),
+    "metrics.calibration.probabilities": need(may(PROBABILITIES, "one_more_axis"), lambda: np.array([0.9, 0.8, 0.1, 0.4])),
+    "metrics.calibration.happened": need(may(MASK, "one_more_axis"), lambda: np.array([True, True, False, False])),
     "predicted": PREDICTED,
     "metrics.coverage.predicted": PREDICTED._replace(kind=kinds.numbers(rows=False)),
     "Forecast.*.predicted": PREDICTED._replace(kind=kinds.numbers(rows=False)),
@@ -177,6 +177,8 @@ PROJECTS: dict[str, Arg | None] = {
     "metrics.coverage.outputs": FINDINGS,
     "metrics.coverage.forecast": FORECAST,
     "metrics.importance.scores": need(kinds.matrix(rows=False, columns=False), world.scores),
+    "metrics.predicted_sums.scores": need(kinds.matrix(rows=False), world.scores),
+    "Forecast.probability_below.threshold": Arg(kinds.number(-np.inf), lambda: 0.0),
     "metrics.without_top.scores": need(kinds.matrix(rows=False, columns=False), world.scores),
     "metrics.without_top.share": Arg(kinds.number(0, 1), lambda: 0.1),
     "worth": need(kinds.numbers(rows=False, columns=False), lambda: world.scores()[0]),
@@ -184,7 +186,9 @@ PROJECTS: dict[str, Arg | None] = {
     "metrics.query_loss_difference.random": need(kinds.matrix(rows=False), lambda: LOSSES),
     "metrics.removal_test.scores": need(kinds.matrix(rows=False, columns=False), world.scores),
     "metrics.removal_test.retrain": need(
-        things.FUNCTION + NONE + wrong(short=lambda v: lambda used: [1.0], text=lambda v: lambda used: "a"),
+        without(things.FUNCTION, "too_few")
+        + NONE
+        + wrong(short=lambda v: lambda used: [1.0], text=lambda v: lambda used: "a"),
         lambda: lambda used: np.full(B, used.mean()),
     ),
     "metrics.removal_test.share": Arg(kinds.number(0, 1), lambda: 0.1),
@@ -202,13 +206,13 @@ PROJECTS: dict[str, Arg | None] = {
         kinds.choice(["test-train", None]) + wrong(other=lambda v: "train-test"), lambda: None
     ),
     "ForeignScores.row.test": need(without(kinds.count(0, most=B - 1), "large", "huge"), lambda: 1),
-    "RetrainingBank.subsets": need(MASK, lambda: bank().subsets),
+    "RetrainingBank.subsets": need(may(MASK, "fewer_rows"), lambda: bank().subsets),
     "RetrainingBank.outputs": need(kinds.matrix(columns=False), lambda: bank().outputs),
     "RetrainingBank.seeds": need(kinds.labels(None, negative=False), lambda: np.arange(6)),
     "RetrainingBank.output": need(JUNK[1:] + NONE, lambda: "margin"),
     "RetrainingBank.train_ids": SAMPLE_IDS,
     "RetrainingBank.test_ids": SAMPLE_IDS._replace(make=lambda: list("abcd")),
-    "RetrainingBank.targets": Arg(kinds.labels(None, negative=False), lambda: np.array([0, 1, 2, 0])),
+    "RetrainingBank.targets": Arg(without(kinds.labels(None, negative=False), "none"), lambda: np.array([0, 1, 2, 0])),
     "RetrainingBank.training_labels": Arg(JUNK[1:], lambda: None),
     "RetrainingBank.source": Arg(JUNK[1:], lambda: ""),
     "CaptumInfluence.explainer": need(EXPLAINER, lambda: world.fitted("dualda")),
@@ -220,7 +224,7 @@ PROJECTS: dict[str, Arg | None] = {
     "CaptumInfluence.self_influence.inputs": Arg(JUNK, lambda: None),
     # change lists
     "Worklist.explainer": need(EXPLAINER, lambda: world.fitted("dualda")),
-    "Worklist.path": Arg(without(things.PATH, "none", "letters"), lambda: None),
+    "Worklist.path": Arg(without(things.PATH, "none"), lambda: world.folder() / "new.work.json"),
     "Worklist.n_tests": Arg(kinds.count(0), lambda: B),
     "Worklist.add.action": need(kinds.choice(["keep", "flag", "remove", "clear"]), lambda: "flag"),
     "Worklist.*.samples": need(SAMPLES + NONE, lambda: [1, 2]),
@@ -304,7 +308,7 @@ PROJECTS: dict[str, Arg | None] = {
     "features.make_printer.show": need(kinds.FLAG, lambda: False),
     "data.as_new.x": need(may(things.DATA, *(m.name for m in things.DATA)), lambda: world.X(B)),
     "TopK.to_parquet.path": need(things.PATH, lambda: world.folder() / "top.parquet"),
-    "Duplicates.members.group": need(kinds.count(0, most=0), lambda: 0),
+    "Duplicates.members.group": need(without(kinds.count(0), "large", "huge", "billion"), lambda: 0),
     "Bands.of_count.count": need(kinds.count(0), lambda: 3),
     "Trace.*.token": need(without(kinds.count(0, most=1), "below"), lambda: 0),
     "n_shards": Arg(kinds.count(none=True), lambda: 2),
@@ -369,5 +373,5 @@ CHECKS: dict[str, Any] = {
 }
 """Checks of results, as in ``calling``."""
 
-NAN = {"FlippingResult.columns", "metrics.calibration", "Calibration.columns", "sample.train"}
+NAN = {"data.as_new", "FlippingResult.columns", "metrics.calibration", "Calibration.columns", "sample.train"}
 """Where the documentation speaks of NaN, as in ``calling``."""

@@ -80,6 +80,18 @@ def check_word(name: str, value: Any) -> str:
     return str(value)
 
 
+def check_text(name: str, value: Any, most: int = 10_000) -> str:
+    """Return a text of at most so many characters, or raise."""
+    if not isinstance(value, str) or len(value) > most:
+        got = f"{len(value):,} characters" if isinstance(value, str) else shown(value)
+        raise InvalidInputError(f"'{name}' must be a text of at most {most:,} characters. Got {got}.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"'{name}' must be valid Unicode. Got half of a surrogate pair.") from None
+    return str(value)
+
+
 def check_flag(name: str, value: Any) -> bool:
     """Return a flag as a Python bool, also from numpy's."""
     if not isinstance(value, bool | np.bool_):
@@ -165,7 +177,7 @@ def outside(values: npt.NDArray[Any], least: int, end: int) -> int | None:
 
 def to_array(name: str, values: Any) -> npt.NDArray[Any]:
     """Return a tensor, array or list as a numpy array, sharing memory if possible."""
-    if hasattr(values, "detach"):  # a torch tensor; this module does not import torch
+    if _is_tensor(values):
         values = _of_tensor(name, values)
     elif issparse(values):
         raise InvalidInputError(f"'{name}' must be a dense array. Got a sparse one; pass {name}.toarray().")
@@ -223,6 +235,11 @@ def check_dense(name: str, tensor: Any) -> None:
             raise InvalidInputError(f"'{name}' must be a dense tensor. Got one that is {fault}.")
 
 
+def _is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor of torch, which this module does not import; files can be detached too."""
+    return hasattr(value, "detach") and hasattr(value, "layout")
+
+
 def _of_tensor(name: str, tensor: Any) -> Any:
     check_dense(name, tensor)
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
@@ -254,7 +271,7 @@ def check_parts(name: str, inputs: Any) -> None:
     if isinstance(inputs, tuple | list):
         for part in inputs:
             check_parts(name, part)
-    elif hasattr(inputs, "detach"):  # a tensor of torch
+    elif _is_tensor(inputs):
         check_dense(name, inputs)
     elif isinstance(inputs, np.ma.MaskedArray) or issparse(inputs):
         to_array(name, inputs)

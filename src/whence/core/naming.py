@@ -91,7 +91,7 @@ def find_origin(name: str) -> str:
 def import_named(argument: str, name: str) -> Any:
     """Import ``module:name``, also from the working folder."""
     module, _, attribute = name.partition(":")
-    if not module or not attribute:
+    if not module or not attribute or module.startswith("."):
         raise InvalidInputError(f"'{argument}' must be given as module:name. Got {name!r}.")
     if "" not in sys.path:
         sys.path.insert(0, "")

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from torch import Tensor
 
 from whence.core.arrays import Doubles, Floats, Ints, Mask
-from whence.core.checks import check_count, check_share
+from whence.core.checks import check_count, check_seed, check_share
 from whence.core.display import displayed
 from whence.core.progress import bar
 from whence.features.inputs import InputViews
@@ -133,7 +133,8 @@ class Novelty:
 
 def reference(n: int, seed: int) -> Ints:
     """Choose up to 20,000 of n training samples, whose inputs tests are compared with, in random order."""
-    return np.random.default_rng(seed).permutation(n)[:REFERENCE]
+    rng = np.random.default_rng(check_seed(seed))
+    return rng.permutation(check_count("n", n, most=2**31))[:REFERENCE]
 
 
 def score(excess: Doubles) -> Doubles:

@@ -154,6 +154,11 @@ def as_float32(features: Rows) -> Rows:
 
 def taken(features: Rows, mask: Mask) -> Rows:
     """Return the rows where a mask (N,) is True: without a copy where that is all of them."""
+    shape = getattr(features, "shape", ())
+    check_that(len(shape) == 2 and hasattr(features, "dtype"), "features", "be an array (n, d)", features)
+    rule = f"be an array of {shape[0]} booleans, one per row"
+    fits = isinstance(mask, np.ndarray) and mask.dtype == np.bool_ and mask.shape == shape[:1]
+    check_that(fits, "mask", rule, mask)
     if mask.all():
         return features
     parts = (block[chosen] for block, chosen in zip(blocks(features), blocks(mask, features), strict=True))

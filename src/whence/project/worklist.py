@@ -18,7 +18,7 @@ import numpy as np
 
 from whence.core import store
 from whence.core.arrays import Ints
-from whence.core.checks import check_choice, check_places, shown
+from whence.core.checks import check_choice, check_count, check_is, check_path, check_places, check_text, shown
 from whence.core.fingerprint import Digest
 from whence.core.ranges import format_ranges, parse_ranges
 from whence.errors import InvalidInputError, UnsupportedError
@@ -37,7 +37,6 @@ from whence.project.work_records import (
     Of,
     Slice,
     check_name,
-    check_text,
     read_contents,
     replay,
 )
@@ -73,16 +72,18 @@ class Worklist:
     """
 
     def __init__(self, explainer: Attributor, path: Path | None = None, n_tests: int = 0) -> None:
+        check_is("explainer", explainer, Attributor, "a fitted attribution method")
         fitted = explainer.fitted_
         if fitted.task.of_documents:
             raise UnsupportedError(
                 "A change list names samples. The samples of a generative language model are tokens; use "
                 "'whence update --remove' with documents instead."
             )
-        self.path, self.who = path, _user()
+        self.path = None if path is None else check_path("path", path)
+        self.who = _user()
         self._labels, self._used = fitted.labels, fitted.used
         self._n_classes = len(fitted.task.output_names) if fitted.task.has_classes else 0
-        self._totals: dict[str, int] = {"training": len(fitted.labels), "tests": n_tests}
+        self._totals: dict[str, int] = {"training": len(fitted.labels), "tests": check_count("n_tests", n_tests, 0)}
         self._lock = threading.RLock()
         digest = Digest().of(np.ascontiguousarray(fitted.labels))
         self._bound = self._file = Contents(FORMAT, len(fitted.labels), digest)
