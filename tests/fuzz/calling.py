@@ -25,7 +25,6 @@ from whence.methods import Attributor, Ensemble, get
 from whence.model.inputs import n_rows
 from whence.relevance.presets import PRESETS
 
-
 RULES = {**written.RULES, **projects.PROJECTS}
 
 

@@ -134,6 +134,8 @@ SAMPLES = without(things.INDICES, "empty") + wrong(
     turned=lambda v: "5-3",
 )
 SAMPLES += odd(spans=lambda v: "0,2-4", array_32=lambda v: np.asarray(v, np.int32))
+ANY_ROWS = ("complex", "objects", "texts", "dates", "masked", "nan", "infinite")
+FORWARDED = need(may(TESTS.kind, "nan", "infinite", "masked", "sparse"), TESTS.make)
 TEXT = without(JUNK, "text") + wrong(
     number=lambda v: 3, long=lambda v: "x" * 10_000, surrogate=lambda v: "\ud800"
 )
@@ -161,15 +163,18 @@ PREDICTED = need(kinds.numbers(rows=False, columns=False), lambda: SUMS)
 FINDINGS = need(kinds.numbers(), lambda: OUTCOMES)
 MASK = kinds.mask(split=False)
 SAMPLE_IDS = Arg(
-    without(JUNK)
-    + wrong(too_few=lambda v: v[:-1], number=lambda v: 3, nones=lambda v: [None] * len(v)),
+    without(JUNK) + wrong(too_few=lambda v: v[:-1], number=lambda v: 3, nones=lambda v: [None] * len(v)),
     lambda: [f"sample {i}" for i in range(N)],
 )
 
 PROJECTS: dict[str, Arg | None] = {
     # forecasts, calibration, removal
-    "metrics.calibration.probabilities": need(may(PROBABILITIES, "one_more_axis"), lambda: np.array([0.9, 0.8, 0.1, 0.4])),
-    "metrics.calibration.happened": need(may(MASK, "one_more_axis"), lambda: np.array([True, True, False, False])),
+    "metrics.calibration.probabilities": need(
+        may(PROBABILITIES, "one_more_axis"), lambda: np.array([0.9, 0.8, 0.1, 0.4])
+    ),
+    "metrics.calibration.happened": need(
+        may(MASK, "one_more_axis"), lambda: np.array([True, True, False, False])
+    ),
     "predicted": PREDICTED,
     "metrics.coverage.predicted": PREDICTED._replace(kind=kinds.numbers(rows=False)),
     "Forecast.*.predicted": PREDICTED._replace(kind=kinds.numbers(rows=False)),
@@ -212,7 +217,9 @@ PROJECTS: dict[str, Arg | None] = {
     "RetrainingBank.output": need(JUNK[1:] + NONE, lambda: "margin"),
     "RetrainingBank.train_ids": SAMPLE_IDS,
     "RetrainingBank.test_ids": SAMPLE_IDS._replace(make=lambda: list("abcd")),
-    "RetrainingBank.targets": Arg(without(kinds.labels(None, negative=False), "none"), lambda: np.array([0, 1, 2, 0])),
+    "RetrainingBank.targets": Arg(
+        without(kinds.labels(None, negative=False), "none"), lambda: np.array([0, 1, 2, 0])
+    ),
     "RetrainingBank.training_labels": Arg(JUNK[1:], lambda: None),
     "RetrainingBank.source": Arg(JUNK[1:], lambda: ""),
     "CaptumInfluence.explainer": need(EXPLAINER, lambda: world.fitted("dualda")),
@@ -228,17 +235,21 @@ PROJECTS: dict[str, Arg | None] = {
     "Worklist.n_tests": Arg(kinds.count(0), lambda: B),
     "Worklist.add.action": need(kinds.choice(["keep", "flag", "remove", "clear"]), lambda: "flag"),
     "Worklist.*.samples": need(SAMPLES + NONE, lambda: [1, 2]),
-    "Worklist.add.label": Arg(without(things.target(2, whole=True)) + wrong(many=lambda v: [0, 1, 2]), lambda: None),
+    "Worklist.add.label": Arg(
+        without(things.target(2, whole=True)) + wrong(many=lambda v: [0, 1, 2]), lambda: None
+    ),
     "Worklist.add.why": Arg(TEXT + NONE, lambda: "blurred"),
     "who": Arg(WHO, lambda: "ada"),
     "Worklist.remove.id": need(kinds.count(1, most=2), lambda: 1),
     "Worklist.*.name": need(NAMED, lambda: "night"),
     "Worklist.save_slice.of": need(kinds.choice(["training", "tests"]), lambda: "training"),
-    "Worklist.members.of": need(kinds.choice(["training"]) + wrong(other=lambda v: "tests"), lambda: "training"),
+    "Worklist.members.of": need(
+        kinds.choice(["training"]) + wrong(other=lambda v: "tests"), lambda: "training"
+    ),
     "Marks.of.action": need(kinds.choice(["keep", "flag", "remove", "relabel"]), lambda: "remove"),
     "project.export_changes.project": need(EXPLAINER, in_table),
     "project.export_changes.folder": need(
-        things.PATH + wrong(file=lambda v: world.a_file()), lambda: world.folder() / "exported"
+        may(things.PATH, "folder") + wrong(file=lambda v: world.a_file()), lambda: world.folder() / "exported"
     ),
     "project.export_changes.data": Arg(
         without(JUNK)
@@ -250,14 +261,16 @@ PROJECTS: dict[str, Arg | None] = {
         ),
         lambda: None,
     ),
-    "project.export_changes.train": Arg(IMPORTED, lambda: "train:train"),
+    "project.export_changes.train": Arg(
+        may(IMPORTED, "module", "name", "other", "relative"), lambda: "train:train"
+    ),
     # projects
     "Configuration.model": need(IMPORTED + NONE, lambda: f"{MODULE}model"),
     "Configuration.data": need(IMPORTED + NONE, lambda: f"{MODULE}training"),
     "Configuration.method": Arg(IMPORTED + NONE, lambda: "dualda"),
     "Configuration.task": Arg(IMPORTED, lambda: None),
     "Configuration.layer": None,
-    "Configuration.*.explainer": need(things.PATH, saved),
+    "Configuration.*.explainer": need(may(things.PATH, "folder"), saved),
     "Configuration.*.path": need(FILES, lambda: saved().with_name(saved().name + ".json")),
     "Configuration.trusted.names": need(JUNK + NONE, dict),
     "Configuration.trusted.trust": need(kinds.FLAG, lambda: True),
@@ -281,21 +294,24 @@ PROJECTS: dict[str, Arg | None] = {
     "Project.bank_of.samples": need(EXPLAINER, lambda: a_project().tests),
     "Project.bank_of.member": None,
     # models, tasks, the sample
+    "Extractor.model": need(may(things.MODEL, "NaN"), world.network),
+    "model.class_names.model": need(may(things.MODEL, *(m.name for m in things.MODEL)), world.network),
+    "model.find_head.model": need(may(things.MODEL, "NaN", "one output"), world.network),
     "Extractor.layer": need(things.LAYER + NONE, lambda: "2"),
     "Extractor.exact": None,
     "Extractor.layers": None,
-    "Extractor.read.inputs": TESTS,
-    "model.find_head.inputs": TESTS,
-    "model.token_losses.model": need(
-        EXPLAINER, functools.cache(lambda: writers.taught(writers.llama()))
-    ),
+    "Extractor.read.inputs": FORWARDED,
+    "model.find_head.inputs": FORWARDED,
+    "model.token_losses.model": need(EXPLAINER, functools.cache(lambda: writers.taught(writers.llama()))),
     "model.token_losses.corpus": need(JUNK + NONE, corpus),
-    "names": Arg(things.NAMES, lambda: ("a", "b", "c")),
-    "n_outputs": Arg(kinds.count(none=True) + wrong(other=lambda v: K + 1), lambda: K),
+    "Classes.names": Arg(may(things.NAMES, "too_few", "too_many", "twice", "empty"), lambda: ("a", "b", "c")),
+    "Classes.n_outputs": Arg(kinds.count(0) + wrong(other=lambda v: K + 1), lambda: K),
     "tasks.as_task.task": need(JUNK + wrong(number=lambda v: 3), lambda: "classes"),
     "tasks.find_task.labels": need(may(kinds.labels(), *(m.name for m in kinds.labels())), world.y),
     "tasks.probabilities.output": need(kinds.matrix(rows=False, columns=False), lambda: torch.randn(B, K)),
-    "sample.accuracy.images": need(things.INPUTS, lambda: sample.load(64, 5).test_images),
+    "sample.accuracy.images": need(
+        may(things.INPUTS, "nan", "infinite"), lambda: sample.load(64, 5).test_images
+    ),
     "sample.accuracy.labels": need(kinds.labels(10), lambda: sample.load(64, 5).test_labels),
     "sample.accuracy.model": need(NONE + JUNK, sample.SmallCNN),
     "sample.train.data": need(JUNK, lambda: sample.load(64, 5)),
@@ -303,7 +319,7 @@ PROJECTS: dict[str, Arg | None] = {
     # engines and features
     "features.reference.n": need(kinds.count(), lambda: 5),
     "features.reference.seed": need(kinds.SEED, lambda: 0),
-    "features.taken.features": need(kinds.matrix(rows=False, columns=False), world.features),
+    "features.taken.features": need(may(kinds.matrix(rows=False, columns=False), *ANY_ROWS), world.features),
     "features.taken.mask": need(MASK, lambda: np.arange(N) % 2 == 0),
     "features.make_printer.show": need(kinds.FLAG, lambda: False),
     "data.as_new.x": need(may(things.DATA, *(m.name for m in things.DATA)), lambda: world.X(B)),
@@ -332,7 +348,9 @@ OBJECTS: dict[str, Any] = {
     "Extractor": lambda: Extractor(world.network(), "2"),
     "TopK": lambda: world.fitted("dualda").top_k(world.X(2)),
     "CChoice": lambda: svm.choose_C(world.features(), world.head(), n_threads=1),
-    "WhatIf": lambda: world.fitted("dualda").what_if(world.X(2), remove=[1], training_features=world.features()),
+    "WhatIf": lambda: world.fitted("dualda").what_if(
+        world.X(2), remove=[1], training_features=world.features()
+    ),
     "NovelInputs": lambda: audit.novel_inputs(world.fitted("dualda"), world.X(2), training=world.features()),
     "Bands": lambda: Bands.of(np.array([1, 5]), np.array([True, False]), held_out=False),
 }
@@ -373,5 +391,12 @@ CHECKS: dict[str, Any] = {
 }
 """Checks of results, as in ``calling``."""
 
-NAN = {"data.as_new", "FlippingResult.columns", "metrics.calibration", "Calibration.columns", "sample.train"}
+NAN = {
+    "load",
+    "data.as_new",
+    "FlippingResult.columns",
+    "metrics.calibration",
+    "Calibration.columns",
+    "sample.train",
+}
 """Where the documentation speaks of NaN, as in ``calling``."""

@@ -54,7 +54,8 @@ _AMONG_THEMSELVES = """
     Frame.covers CentreBox.covers BoxAndFrame.covers
     Prepare.inputs Prepare.labelled Prepare.unlabelled
     svm.held_back Rules.beyond_first
-    Configuration.added Configuration.corpus Configuration.network Configuration.samples Configuration.training
+    Configuration.added Configuration.corpus Configuration.network Configuration.samples
+    Configuration.training
     Extractor.follow Extractor.forward Extractor.head Extractor.layers_of_head
     tasks.restore_task tasks.task_class
     Effects.total
@@ -125,7 +126,9 @@ def public() -> dict[str, Any]:
                     continue
                 for method in ("", *([] if name in _HOOKS else _methods(thing))):
                     names.setdefault(f"{name}.{method}" if method else name, thing)
-            elif inspect.isroutine(thing) and thing not in names.values():  # a registry's own methods are functions of its module
+            elif (
+                inspect.isroutine(thing) and thing not in names.values()
+            ):  # a registry's own methods are functions of its module
                 names.setdefault(f"{short}.{name}" if short and name != "load" else name, thing)
     return {name: thing for name, thing in names.items() if name not in MADE_BY_WHENCE}
 

@@ -167,7 +167,11 @@ def limited(seconds: float) -> Iterator[None]:
 def not_finite(value: Any, place: str = "result", depth: int = 0) -> str:
     """Name the first place of a result that is NaN or infinite; empty where all is finite."""
     if isinstance(value, torch.Tensor):
-        value = value.detach().to_dense().float().numpy() if value.is_floating_point() and not value.is_meta else None
+        value = (
+            value.detach().to_dense().float().numpy()
+            if value.is_floating_point() and not value.is_meta
+            else None
+        )
     elif issparse(value):
         value = value.data
     if isinstance(value, np.ndarray | float | np.floating):

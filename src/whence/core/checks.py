@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,13 @@ def check_is(name: str, value: Any, kind: type, what: str) -> None:
     """Raise unless a parameter is of a type; ``what`` describes it, as in "a mapping of names to rules"."""
     if not isinstance(value, kind):
         raise InvalidInputError(f"'{name}' must be {what}. Got {shown(value)}.")
+
+
+def check_several(name: str, values: Any, what: str) -> None:
+    """Raise unless values can be gone through and are no text or closed file; ``what`` as in "a list"."""
+    several = isinstance(values, Iterable) and not isinstance(values, str | bytes)
+    if not several or getattr(values, "closed", False):
+        raise InvalidInputError(f"'{name}' must be {what}. Got {shown(values)}.")
 
 
 def check_callable(name: str, value: Any, what: str) -> Any:

@@ -19,6 +19,7 @@ REFERENCE = 20_000
 """Training inputs that tests are compared with, at most."""
 _COMPARED = 2000  # training samples that show how far apart typical ones are
 _BLOCK = 1 << 22  # cosines held at a time
+_MANY = 10_000_000  # samples of which no permutation is made
 _FAR = 0.99  # quantile of the distances in a space by which it is scaled
 
 
@@ -134,7 +135,9 @@ class Novelty:
 def reference(n: int, seed: int) -> Ints:
     """Choose up to 20,000 of n training samples, whose inputs tests are compared with, in random order."""
     rng = np.random.default_rng(check_seed(seed))
-    return rng.permutation(check_count("n", n, most=2**31))[:REFERENCE]
+    if check_count("n", n, most=2**62) > _MANY:  # without a list of all
+        return rng.choice(n, REFERENCE, replace=False)
+    return rng.permutation(n)[:REFERENCE]
 
 
 def score(excess: Doubles) -> Doubles:

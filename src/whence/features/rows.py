@@ -154,10 +154,11 @@ def as_float32(features: Rows) -> Rows:
 
 def taken(features: Rows, mask: Mask) -> Rows:
     """Return the rows where a mask (N,) is True: without a copy where that is all of them."""
-    shape = getattr(features, "shape", ())
-    check_that(len(shape) == 2 and hasattr(features, "dtype"), "features", "be an array (n, d)", features)
-    rule = f"be an array of {shape[0]} booleans, one per row"
-    fits = isinstance(mask, np.ndarray) and mask.dtype == np.bool_ and mask.shape == shape[:1]
+    check_that(
+        isinstance(features, np.ndarray) and features.ndim == 2, "features", "be an array (n, d)", features
+    )
+    rule = f"be an array of {len(features)} booleans, one per row"
+    fits = isinstance(mask, np.ndarray) and mask.dtype == np.bool_ and len(mask) == len(features) == mask.size
     check_that(fits, "mask", rule, mask)
     if mask.all():
         return features

@@ -49,6 +49,7 @@ class Regression(Task):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
+        super().__post_init__()
         if self.epsilon != "auto":
             check_positive("epsilon", self.epsilon, ', or "auto"')
         for name in ("centre", "scale"):
