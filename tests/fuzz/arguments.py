@@ -272,7 +272,7 @@ RULES: dict[str, Arg | None] = {
     ),
     "*.novelty.k": Arg(without(kinds.count(1, most=N - 1), "large"), lambda: 3),
     "quantile": Arg(kinds.number(0, 1), lambda: 0.9),
-    "DualDA.novelty.training": need(kinds.matrix(), world.features),
+    "DualDA.novelty.training": need(without(kinds.matrix(), "none"), world.features),
     "DualDA.stability.features": TRAINING,
     "DualDA.stability.halves": Arg(FEW, lambda: 2),
     "DualDA.update.add": Arg(may(things.DATA, "failing"), lambda: (world.X(4), world.y(4))),

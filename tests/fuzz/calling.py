@@ -201,7 +201,10 @@ NAN = {
 
 
 def _tests(args: dict[str, Any]) -> int:
-    return n_rows(args["x"]) if "x" in args else len(args["features"])
+    given = args["x"] if "x" in args else args["features"]
+    if getattr(given, "ndim", 0) % 2:  # one sample, as which explainers take what has its shape
+        return 1
+    return n_rows(given) if "x" in args else len(given)
 
 
 def _each(result: Any, args: dict[str, Any]) -> bool:
@@ -286,7 +289,7 @@ def _derived(parameter: inspect.Parameter, homes: list[Any]) -> Arg | None:
     kind = {
         "int": kinds.count(none=none),
         "float": kinds.number(none=none),
-        "bool": kinds.FLAG,
+        "bool": may(kinds.FLAG, *(["none"] if none else [])),
         "str | PathLike[str]": things.PATH,
     }.get(first)
     if kind is None and get_origin(alias) is Literal:

@@ -158,7 +158,8 @@ def taken(features: Rows, mask: Mask) -> Rows:
         isinstance(features, np.ndarray) and features.ndim == 2, "features", "be an array (n, d)", features
     )
     rule = f"be an array of {len(features)} booleans, one per row"
-    fits = isinstance(mask, np.ndarray) and mask.dtype == np.bool_ and len(mask) == len(features) == mask.size
+    plain = isinstance(mask, np.ndarray) and not isinstance(mask, np.ma.MaskedArray)
+    fits = plain and mask.dtype == np.bool_ and len(mask) == len(features) == mask.size
     check_that(fits, "mask", rule, mask)
     if mask.all():
         return features

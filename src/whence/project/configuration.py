@@ -151,7 +151,7 @@ class Configuration:
     def with_names(self, **names: str | None) -> Self:
         """Return the same configuration with other names where they are not None."""
         for key in names:
-            check_choice("names", key, NAMES)
+            check_choice("names", key, [field.name for field in dataclasses.fields(self)])
         given: dict[str, Any] = {key: name for key, name in names.items() if name is not None}
         return dataclasses.replace(self, **given)
 

@@ -109,6 +109,6 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     with running_on(images):
         logits = model(images)
     check_shape("output", logits, (n, None), "be of one row per image, of ")
-    known = torch.from_numpy(check_places("labels", labels, logits.shape[1]))
+    known = torch.from_numpy(check_places("labels", labels, logits.shape[1]).copy())
     check_shape("labels", known, (n,))
     return float((logits.argmax(dim=1).cpu() == known).float().mean())

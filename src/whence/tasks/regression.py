@@ -50,7 +50,7 @@ class Regression(Task):
     def __post_init__(self) -> None:
         """Check the parameters."""
         super().__post_init__()
-        if self.epsilon != "auto":
+        if not isinstance(self.epsilon, str) or self.epsilon != "auto":
             check_positive("epsilon", self.epsilon, ', or "auto"')
         for name in ("centre", "scale"):
             values = real_array(name, getattr(self, name)).astype(np.float64)
