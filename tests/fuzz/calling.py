@@ -289,7 +289,7 @@ def _derived(parameter: inspect.Parameter, homes: list[Any]) -> Arg | None:
     kind = {
         "int": kinds.count(none=none),
         "float": kinds.number(none=none),
-        "bool": may(kinds.FLAG, *(["none"] if none else [])),
+        "bool": kinds.may(kinds.FLAG, *(["none"] if none else [])),
         "str | PathLike[str]": things.PATH,
     }.get(first)
     if kind is None and get_origin(alias) is Literal:

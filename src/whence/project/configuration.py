@@ -108,7 +108,8 @@ class Configuration:
                 "training set, and --test MODULE:NAME for tests."
             ) from error
         except (OSError, ValueError, TypeError, RecursionError, StoreError) as error:
-            raise StoreError(f"'{path}' is not a configuration of 'whence fit': {error}.") from error
+            reason = str(error).rstrip(".")
+            raise StoreError(f"'{path}' is not a configuration of 'whence fit': {reason}.") from error
         return self
 
     @classmethod
