@@ -198,7 +198,8 @@ RULES: dict[str, Arg | None] = {
     "indices": need(things.INDICES, lambda: [0, 2]),
     "method": Arg(
         without(JUNK, "kind", "function")
-        + wrong(number=lambda v: 3, several=lambda v: ["epsilon"], kind=lambda v: int)
+        + wrong(number=lambda v: 3, several=lambda v: ["epsilon"])
+        + odd(kind=lambda v: int)  # a class, as those of captum are
         + one_of(PRESETS.names()),
         lambda: None,
     ),

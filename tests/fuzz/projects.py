@@ -327,8 +327,6 @@ PROJECTS: dict[str, Arg | None] = {
     "Duplicates.members.group": need(without(kinds.count(0), "large", "huge", "billion"), lambda: 0),
     "Bands.of_count.count": need(kinds.count(0), lambda: 3),
     "Trace.*.token": need(without(kinds.count(0, most=1), "below"), lambda: 0),
-    "n_shards": Arg(kinds.count(none=True), lambda: 2),
-    "Ray.address": None,
 }
 """Rules as in ``arguments``, which win where both have one."""
 
@@ -347,7 +345,7 @@ OBJECTS: dict[str, Any] = {
     "Project.spread": of_members,
     "Extractor": lambda: Extractor(world.network(), "2"),
     "TopK": lambda: world.fitted("dualda").top_k(world.X(2)),
-    "CChoice": lambda: svm.choose_C(world.features(), world.head(), n_threads=1),
+    "CChoice": lambda: svm.choose_C(world.features(), world.y().numpy(), n_threads=1),
     "WhatIf": lambda: world.fitted("dualda").what_if(
         world.X(2), remove=[1], training_features=world.features()
     ),
