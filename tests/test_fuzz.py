@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.fuzz.arguments import RULES
-from tests.fuzz.calling import CHECKS, EVERY, NAN, OBJECTS, REFUSE, USED
+from tests.fuzz.calling import CHECKS, EVERY, NAN, OBJECTS, REFUSE, RULES, USED
 from tests.fuzz.public import public
-from tests.fuzz.running import GOOD, HangError, limited, not_finite, run
+from tests.fuzz.running import GOOD, HangError, limited, not_finite, run, run_right
 
 CASES, SEED = 300, 2024
 
@@ -20,11 +19,17 @@ CASES, SEED = 300, 2024
 def test_every_public_call_is_fuzzed_and_the_tables_speak_of_no_other() -> None:
     fuzzed = {call.name for call in EVERY}
     assert set(public()) == fuzzed
-    assert len(fuzzed) > 200
+    assert len(fuzzed) > 340
     named = {*OBJECTS, *USED, *REFUSE, *NAN, *CHECKS, *(key.rpartition(".")[0] for key in RULES)}
     known = fuzzed | {name.split(".")[0] for name in fuzzed} | {""}
     known |= {f"*.{name.split('.')[-1]}" for name in fuzzed} | {f"{name.split('.')[0]}.*" for name in fuzzed}
     assert named - known == set()
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_every_call_has_right_arguments(part: int) -> None:
+    outcomes = [run_right(call, whole=True) for call in EVERY[part::10]]
+    assert not [str(outcome) for outcome in outcomes if outcome.word not in GOOD]
 
 
 @pytest.mark.parametrize("part", range(10))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from whence.core.arrays import Doubles, Ints, Mask
-from whence.core.checks import check_choice, check_count, check_is, check_seed, shown, to_array
+from whence.core.checks import check_choice, check_count, check_flag, check_is, check_seed, shown, to_array
 from whence.core.display import Columns, displayed
 from whence.core.progress import bar
 from whence.errors import InvalidInputError
@@ -253,7 +253,7 @@ def explain_pairs(
             "'methods' must name at least one method, as a mapping of names to methods. "
             f"Got {shown(methods)}."
         )
-    n = check_batch(x)
+    n, relative = check_batch(x), check_flag("relative", relative)
     targets = [None] * n if target is None else explainer.task_.check_target(target, n).tolist()
     pairs: list[ExplainedPair] = []
     tests = bar("Explaining", n, "tests", parts=range(n), show=explainer.show_progress)

@@ -68,9 +68,9 @@ def _names_of(kind: Kind, start: str = "") -> tuple[str, ...]:
 TOLERANCE = without(kinds.number(0, 1), "tiny", "large")
 FEW = without(kinds.count(), "large", "huge")
 FEW_OR_NONE = without(kinds.count(none=True), "large", "huge")
-TESTS = need(things.INPUTS, lambda: world.X(B))
+TESTS = need(may(things.INPUTS, "no_batch"), lambda: world.X(B))
 TWO_TARGETS = Arg(things.target(2), lambda: None)
-ROWS = need(kinds.matrix(rows=False), lambda: world.features(B))
+ROWS = need(may(kinds.matrix(rows=False), "one_row"), lambda: world.features(B))
 TRAINING = Arg(without(kinds.matrix(), "none"), world.features)
 PART = Arg(kinds.number(0, 1, most=True), lambda: 0.5)
 NEEDED_PART = PART._replace(needed=True)
@@ -146,7 +146,7 @@ OUTPUTS = need(
     without(kinds.numbers(rows=False), "one_more_axis"),
     lambda: np.random.default_rng(2).standard_normal((2, 5, B)),
 )
-IMAGE_TESTS = need(without(things.INPUTS, "list", "lists", "one"), lambda: world.images(2))
+IMAGE_TESTS = need(without(may(things.INPUTS, "no_batch"), "list", "lists", "one"), lambda: world.images(2))
 NO_EXPLAINER = NONE + JUNK + wrong(unfitted=lambda v: whence.DualDA(), model=lambda v: world.network())
 OTHER = wrong(other=lambda v: world.fitted("graddot"))
 
@@ -167,7 +167,7 @@ RULES: dict[str, Arg | None] = {
     "dtype": Arg(kinds.choice(["float32", "float16"]), lambda: "float32"),
     "autocast": Arg(kinds.choice([None, "bfloat16", "float16"]), lambda: None),
     "num_workers": Arg(
-        without(kinds.count(0), "large", "huge", "one", "numpy", "short"), lambda: 0
+        without(kinds.count(0), "large", "billion", "huge", "one", "numpy", "short"), lambda: 0
     ),  # of which more than none takes long to start
     "preprocess": Arg(things.FUNCTION, lambda: None),
     "collate_fn": Arg(things.FUNCTION, lambda: None),
@@ -198,7 +198,8 @@ RULES: dict[str, Arg | None] = {
     "indices": need(things.INDICES, lambda: [0, 2]),
     "method": Arg(
         without(JUNK, "kind", "function")
-        + wrong(number=lambda v: 3, several=lambda v: ["epsilon"], kind=lambda v: int)
+        + wrong(number=lambda v: 3, several=lambda v: ["epsilon"])
+        + odd(kind=lambda v: int)  # a class, as those of captum are
         + one_of(PRESETS.names()),
         lambda: None,
     ),
@@ -272,7 +273,7 @@ RULES: dict[str, Arg | None] = {
     ),
     "*.novelty.k": Arg(without(kinds.count(1, most=N - 1), "large"), lambda: 3),
     "quantile": Arg(kinds.number(0, 1), lambda: 0.9),
-    "DualDA.novelty.training": need(kinds.matrix(), world.features),
+    "DualDA.novelty.training": need(without(kinds.matrix(), "none"), world.features),
     "DualDA.stability.features": TRAINING,
     "DualDA.stability.halves": Arg(FEW, lambda: 2),
     "DualDA.update.add": Arg(may(things.DATA, "failing"), lambda: (world.X(4), world.y(4))),
@@ -280,8 +281,8 @@ RULES: dict[str, Arg | None] = {
     "DualDA.update.cache_dir": None,
     "DualDA.what_if.training_features": TRAINING,
     "train_halves.make": need(things.FUNCTION + NONE, lambda: world.network),
-    "train_halves.train": need(things.FUNCTION + NONE, lambda: lambda model, half: None),
-    "train_halves.data": need(things.DATA, lambda: (world.X(), world.y())),
+    "train_halves.train": need(without(things.FUNCTION, "too_few") + NONE, lambda: lambda model, half: None),
+    "train_halves.data": need(may(things.DATA, *_names_of(things.DATA)), lambda: (world.X(), world.y())),
     "train_halves.n": Arg(FEW, lambda: 2),
     "train_halves.folder": None,
     "explain.train": need(things.DATA, lambda: (world.X(), world.y())),
@@ -292,6 +293,7 @@ RULES: dict[str, Arg | None] = {
     "*.save_scores.train_ids": None,
     "DualDA.what_if.C": Arg(kinds.number(none=True), lambda: 0.05),
     "FeatureBank.of.features": need(kinds.matrix(), world.features),
+    "FeatureBank.of.labels": LABELS._replace(kind=may(LABELS.kind, "fractions", "floats", "minus_zero")),
     "FeatureBank.of.head": Arg(HEAD, world.head),
     "FeatureBank.of.task": Arg(JUNK, lambda: Classes(K)),
     "BoxAndFrame.size": need(kinds.count(most=5), lambda: 2),  # less than images of 6 × 6
@@ -383,6 +385,9 @@ RULES: dict[str, Arg | None] = {
             "labels_huge",
             "labels_negative",
             "labels_very_negative",
+            "labels_fractions",
+            "labels_floats",
+            "labels_minus_zero",
             "swapped",
             *_names_of(things.DATA, "inputs_"),
         ),
@@ -421,7 +426,7 @@ RULES: dict[str, Arg | None] = {
     "audit.novel_inputs.k": Arg(kinds.count(most=N - 1), lambda: 3),
     "audit.novel_inputs.training": TRAINING,
     "audit.novel_inputs.quantile": PART,
-    "audit.shortcuts.x": Arg(without(things.INPUTS, "none"), lambda: world.X(B)),
+    "audit.shortcuts.x": Arg(may(without(things.INPUTS, "none"), "no_batch"), lambda: world.X(B)),
     "audit.shortcuts.features": TRAINING,
     "audit.shortcuts.target": need(things.target(whole=True), lambda: 1),
     "audit.wrong_labels.features": TRAINING,
@@ -529,6 +534,7 @@ RULES: dict[str, Arg | None] = {
         lambda: {"a": 1},
     ),
     # flips
+    "studies.fixed_steps.steps": need(without(FEW, "billion"), lambda: 3),  # a generator
     "steps": need(FEW, lambda: 3),
     "baseline": Arg(
         without(JUNK)

@@ -13,8 +13,9 @@ import numpy as np
 
 import whence
 import whence_studies as studies
-from tests.fuzz import kinds, things, world
-from tests.fuzz.arguments import RULES, Arg, corpus, linear, train
+from tests.fuzz import arguments as written
+from tests.fuzz import kinds, projects, things, world
+from tests.fuzz.arguments import Arg, corpus, linear, train
 from tests.fuzz.public import public
 from tests.fuzz.world import N
 from tests.helpers import writers
@@ -23,6 +24,8 @@ from whence.core.cache import Cache
 from whence.methods import Attributor, Ensemble, get
 from whence.model.inputs import n_rows
 from whence.relevance.presets import PRESETS
+
+RULES = {**written.RULES, **projects.PROJECTS}
 
 
 class Call(NamedTuple):
@@ -126,6 +129,7 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "FlippingResult": _flipped,
     "Run": _retrained,
     "Network": lambda: studies.Network("own", linear),
+    **projects.OBJECTS,
 }
 """What methods are called of, by the class, or by the call where one needs another."""
 
@@ -172,6 +176,7 @@ USED: dict[str, Callable[..., Any]] = {
     "CentreBox": _marked(studies.CentreBox),
     "BoxAndFrame": _marked(studies.BoxAndFrame),
     "Word": lambda **given: studies.Word(**given)("a text", np.random.default_rng(0)),
+    **projects.USED,
 }
 """Calls whose result must be used, since what is wrong with an argument shows only then."""
 
@@ -183,6 +188,7 @@ REFUSE = {
     "Effects.score",
 }
 NAN = {
+    *projects.NAN,
     "data.as_training_set",
     "train_halves",  # as the user trains
     "features.as_float32",
@@ -195,7 +201,10 @@ NAN = {
 
 
 def _tests(args: dict[str, Any]) -> int:
-    return n_rows(args["x"]) if "x" in args else len(args["features"])
+    given = args["x"] if "x" in args else args["features"]
+    if getattr(given, "ndim", 0) % 2:  # one sample, as which explainers take what has its shape
+        return 1
+    return n_rows(given) if "x" in args else len(given)
 
 
 def _each(result: Any, args: dict[str, Any]) -> bool:
@@ -222,8 +231,8 @@ CHECKS: dict[str, Callable[[Any, dict[str, Any]], bool]] = {
     "*.top_k": _ranked,
     "*.fit": _fitted,
     "*.self_influence": lambda result, args: tuple(result.shape) == (N,),
-    "DualDA.explain": lambda result, args: len(result) == n_rows(args["x"]),
-    "Effects.explain": lambda result, args: len(result) == n_rows(args["x"]),
+    "DualDA.explain": lambda result, args: len(result) == _tests(args),
+    "Effects.explain": lambda result, args: len(result) == _tests(args),
     "*.collect": lambda result, args: len(result.collected.rows) == N,
     "audit.group_attribution": lambda result, args: result.mean.shape == (N,),
     "audit.values": lambda result, args: result.values.shape == (N,),
@@ -238,6 +247,7 @@ CHECKS: dict[str, Callable[[Any, dict[str, Any]], bool]] = {
     "engine.ordered": _each,
     "engine.results": _each,
     "engine.names": lambda result, args: "local" in result,
+    **projects.CHECKS,
 }
 
 
@@ -279,7 +289,7 @@ def _derived(parameter: inspect.Parameter, homes: list[Any]) -> Arg | None:
     kind = {
         "int": kinds.count(none=none),
         "float": kinds.number(none=none),
-        "bool": kinds.FLAG,
+        "bool": kinds.may(kinds.FLAG, *(["none"] if none else [])),
         "str | PathLike[str]": things.PATH,
     }.get(first)
     if kind is None and get_origin(alias) is Literal:

@@ -59,7 +59,20 @@ JUNK = wrong(
     mapping=lambda v: {"a": 1},
     kind=lambda v: int,
     octets=lambda v: b"bee",
+    closed_file=lambda v: closed_file(),
 )
+ONE = JUNK + wrong(
+    generator=lambda v: (each for each in (1, 2)),
+    no_array=lambda v: np.empty(0),
+    object_array=lambda v: np.array([None, {}], object),
+)
+"""Wrong wherever one number, word or flag is wanted."""
+
+
+def closed_file() -> Any:
+    with open(world.a_file(), encoding="utf-8") as file:
+        pass
+    return file
 
 
 def array(v: Any) -> np.ndarray:
@@ -195,7 +208,7 @@ def number(
     low: float = 0.0, high: float = np.inf, *, least: bool = False, most: bool = False, none: bool = False
 ) -> Kind:
     """A finite number between two; the ends belong to it or not."""
-    kind = JUNK + wrong(
+    kind = ONE + wrong(
         nan=lambda v: float("nan"),
         infinite=lambda v: float("inf"),
         minus_infinite=lambda v: -np.inf,
@@ -225,7 +238,7 @@ def number(
 
 def count(least: int = 1, *, none: bool = False, most: int | None = None) -> Kind:
     """An integer of at least ``least``."""
-    kind = JUNK + wrong(
+    kind = ONE + wrong(
         below=lambda v: least - 1,
         negative=lambda v: -7,
         half=lambda v: 1.5,
@@ -244,13 +257,14 @@ def count(least: int = 1, *, none: bool = False, most: int | None = None) -> Kin
         numpy=lambda v: np.int64(2 if v is None else v),
         short=lambda v: np.uint8(2 if v is None else min(v, 200)),
         large=lambda v: 1000,
+        billion=lambda v: 10**9,
         huge=lambda v: 10**30,
         one=lambda v: 1,
     )
 
 
 SEED = (
-    JUNK
+    ONE
     + NONE
     + wrong(
         negative=lambda v: -1,
@@ -263,7 +277,7 @@ SEED = (
 )
 
 FLAG = (
-    without(JUNK)
+    ONE
     + NONE
     + wrong(
         no=lambda v: "no",
@@ -278,6 +292,6 @@ FLAG = (
 
 def choice(words: Sequence[Any]) -> Kind:
     """One of some words."""
-    kind = JUNK + wrong(blank=lambda v: "", number=lambda v: 3, several=lambda v: list(words))
+    kind = ONE + wrong(blank=lambda v: "", number=lambda v: 3, several=lambda v: list(words))
     kind += () if None in words else NONE
     return kind + tuple(Mutation(f"is_{word}", lambda v, w=word: w, False) for word in words)

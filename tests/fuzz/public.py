@@ -20,6 +20,12 @@ MODULES = (
     "whence.methods",
     "whence_studies",
     "whence.explanation",
+    "whence.metrics",
+    "whence.interop",
+    "whence.project",
+    "whence.model",
+    "whence.tasks",
+    "whence.sample",
 )
 
 _RECORDS = """
@@ -31,6 +37,8 @@ _RECORDS = """
     Case Row Outcome EffectOf NovelInputs Group
     Duplicates Nearness Novelty Projection Typicality Neighbour Check Summary TreeNode
     Band Bands Changed Passage ScoredDocument Token Trace Without WhatIf
+    Calibration Cancellation Curve Forecast LDSComparison Localisation Performance Reliability RemovalTest
+    SparsityCurve Specificity ForeignScores Marks Slice EmbeddedData Verdict Project
 """  # calls give them back: a user reads and never makes them
 _CONSTANTS = """
     Column Curves Numbers TextInputs Local
@@ -44,16 +52,19 @@ _AMONG_THEMSELVES = """
     TrainingSet.reading TrainingSet.subset TrainingSet.relabelled TrainingSet.marked TrainingSet.contents
     TrainingSet.fingerprint TrainingSet.prints View.relabelled View.marked
     Frame.covers CentreBox.covers BoxAndFrame.covers
-    Prepare.inputs Prepare.labelled Prepare.unlabelled features.make_printer features.taken
+    Prepare.inputs Prepare.labelled Prepare.unlabelled
     svm.held_back Rules.beyond_first
+    Configuration.added Configuration.corpus Configuration.network Configuration.samples
+    Configuration.training
+    Extractor.follow Extractor.forward Extractor.head Extractor.layers_of_head
+    tasks.restore_task tasks.task_class
     Effects.total
     Case.explaining Case.curve Case.resources Case.row Case.rows_of Case.with_options Local.run Processes.run
     Local.group Local.shards Processes.group Processes.shards Ray Ray.group Ray.run Ray.shards Group.call
-    NewSamples NewSamples.inputs NewSamples.labels Prepare.of_new data.as_new
-    engine.current svm.solve_shards TrainingSet.changed Novelty.of
+    NewSamples NewSamples.inputs NewSamples.labels Prepare.of_new
+    svm.solve_shards TrainingSet.changed Novelty.of
     FeatureMap FeatureMap.fit FeatureMap.rows FeatureMap.pull FeatureMap.restored InputViews TreeNode.describe
-    features.reference Duplicates.members
-    Resources.after Bands.of Bands.of_count Prepare.find_tokenizer Trace.band Trace.check_token
+    Resources.after Bands.of Prepare.find_tokenizer Trace.check_token
 """  # what rooms do for each other, with arguments that were checked before
 _SUBCLASSED = (
     "Boxed",
@@ -70,25 +81,30 @@ _SUBCLASSED = (
     "OperationRule",
     "Metric",
     "Engine",
+    "Task",
+    "ManyLabels",
+    "OneLogit",
+    "Regression",
+    "Tokens",
+    "SmallCNN",
 )
 """What users write, asked by whence with arguments that were checked before."""
+_HOOKS = ("Classes",)
+"""Of which whence calls the methods."""
 _OF_METHODS = """
     learn score_tests score_self packed restored get_params set_params explaining total serve report show
 """
 """What those write who write a method, what ``load`` and scikit-learn ask of one, and what opens pages."""
-_PLAIN = """
-    CChoice.columns ClassView.columns FlippingResult.columns Shortcuts.columns NovelInputs.columns
-    Duplicates.columns Duplicates.to_pandas
-    WhatIf.columns WhatIf.to_pandas TopK.columns TopK.to_pandas Coreset.to_pandas Values.to_pandas
-    WrongLabels.to_pandas TopK.to_parquet
-"""  # which take nothing, or a path as those of audits do
+_UNINSTALLED = """
+    QuandaExplainer add_to_datalab
+"""  # which need packages that tests do not install
 _SKLEARN = """
     CrammerSingerSVC CrammerSingerSVC.fit CrammerSingerSVC.predict CrammerSingerSVC.decision_function
 """  # which scikit-learn's own checks ask, right and wrong
 _PAGES = "view"
 """What opens a page, as ``serve`` of a method does."""
 MADE_BY_WHENCE = frozenset(
-    f"{_RECORDS} {_CONSTANTS} {_CHECKED_LATER} {_AMONG_THEMSELVES} {_PLAIN} {_SKLEARN} {_PAGES}".split()
+    f"{_RECORDS} {_CONSTANTS} {_CHECKED_LATER} {_AMONG_THEMSELVES} {_UNINSTALLED} {_SKLEARN} {_PAGES}".split()
 )
 """What needs no case of its own, and why."""
 
@@ -100,15 +116,19 @@ def public() -> dict[str, Any]:
         module = importlib.import_module(place)
         short = place.removeprefix("whence").strip("._")
         for name in module.__all__:
+            if name in _UNINSTALLED.split():
+                continue
             thing = getattr(module, name)
             if inspect.isclass(thing):
                 if issubclass(thing, Exception) or (
                     name in _SUBCLASSED and not issubclass(thing, Attributor)
                 ):  # of methods, one has the name of its problem
                     continue
-                for method in ("", *_methods(thing)):
+                for method in ("", *([] if name in _HOOKS else _methods(thing))):
                     names.setdefault(f"{name}.{method}" if method else name, thing)
-            elif inspect.isroutine(thing):  # a registry's own methods are functions of its module
+            elif (
+                inspect.isroutine(thing) and thing not in names.values()
+            ):  # a registry's own methods are functions of its module
                 names.setdefault(f"{short}.{name}" if short and name != "load" else name, thing)
     return {name: thing for name, thing in names.items() if name not in MADE_BY_WHENCE}
 

@@ -17,6 +17,7 @@ import torch
 from scipy.sparse import issparse
 
 from tests.fuzz.calling import EVERY, Call
+from tests.fuzz.kinds import Mutation
 from tests.fuzz.world import UserError, quiet
 from whence.errors import WhenceError
 
@@ -57,6 +58,34 @@ def run(seed: int, case: int) -> Outcome:
     if word == "refused" and not changed and not call.refuses:
         word = "a right call refused"
     return Outcome(word, call.name, tuple(changed), error, time.perf_counter() - started)
+
+
+def single() -> Iterator[tuple[Call, str, Mutation]]:
+    """Every mutation of every argument of every call."""
+    for call in EVERY:
+        for name, arg in call.args.items():
+            for mutation in arg.kind:
+                yield call, name, mutation
+
+
+def run_single(call: Call, name: str, mutation: Mutation) -> Outcome:
+    """Run a right call with one argument replaced."""
+    args = {other: arg.make() for other, arg in call.args.items() if arg.needed or other == name}
+    with quiet():
+        args[name] = mutation.change(args[name])
+    started = time.perf_counter()
+    word, error = _judged(call, args, mutation.wrong, False)
+    return Outcome(word, call.name, (f"{name}: {mutation.name}",), error, time.perf_counter() - started)
+
+
+def run_right(call: Call, *, whole: bool) -> Outcome:
+    """Run a call with right arguments: those that must be there, or all."""
+    args = {name: arg.make() for name, arg in call.args.items() if arg.needed or whole}
+    started = time.perf_counter()
+    word, error = _judged(call, args, False, False)
+    if word == "refused" and not call.refuses:
+        word = "a right call refused"
+    return Outcome(word, call.name, (), error, time.perf_counter() - started)
 
 
 def _arguments(call: Call, rng: np.random.Generator) -> tuple[dict[str, Any], list[str], bool, bool]:
@@ -138,7 +167,11 @@ def limited(seconds: float) -> Iterator[None]:
 def not_finite(value: Any, place: str = "result", depth: int = 0) -> str:
     """Name the first place of a result that is NaN or infinite; empty where all is finite."""
     if isinstance(value, torch.Tensor):
-        value = value.detach().to_dense().float().numpy() if value.is_floating_point() else None
+        value = (
+            value.detach().to_dense().float().numpy()
+            if value.is_floating_point() and not value.is_meta
+            else None
+        )
     elif issparse(value):
         value = value.data
     if isinstance(value, np.ndarray | float | np.floating):

@@ -104,8 +104,8 @@ def test_only_the_demo_itself_does(tmp_path: Path, module: str) -> None:
     ("changes", "message"),
     [
         ({"more": 1}, "unexpected keyword argument 'more'"),
-        ({"model": 3}, "model: input should be a valid string"),
-        ({"test": []}, "test: input should be a valid string"),
+        ({"model": 3}, "'model' must be a text"),
+        ({"test": []}, "'test' must be a text"),
         ({"options": "C"}, "options: input should be an object"),
         ({"options": {"alpha": 1}}, "it has 'alpha', which is not an option of the fit"),
         ({"reading": {"collate_fn": "x"}}, "it has 'collate_fn', which is not an option of the fit"),

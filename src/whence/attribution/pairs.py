@@ -27,7 +27,7 @@ from whence.pages.samples import Array, as_samples, kept_tokens
 from whence.relevance.lrp import default_rules
 from whence.relevance.presets import PRESETS, Rules
 from whence.relevance.sources import floating, one_of
-from whence.relevance.xda import Method, PairMaps, pair_maps, start
+from whence.relevance.xda import Method, PairMaps, as_method, pair_maps, start
 from whence.surrogate.groups import directions, fold
 from whence.surrogate.scores import Contrast, Parts, Scored
 from whence.tasks import Task
@@ -108,6 +108,8 @@ class PairExplainer:
         relative: bool = False,
         grows: bool = True,
     ) -> None:
+        if method is not None:
+            as_method(method)  # raises before any work
         self.fitted, self.k, self.method, self.relative = fitted, k, method, relative
         self.novelty = None if novelty is None else check_novelty(fitted, novelty)
         self.data = fitted.require_data()

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from whence.attribution.fitted import Fitted
 from whence.core.arrays import Array, Ints
-from whence.core.checks import check_finite, check_path, check_shape, check_that
+from whence.core.checks import check_finite, check_path, check_shape, check_that, shown
 from whence.core.display import Columns
 from whence.core.files import existing_path, read_parquet, replacing, require_parquet, to_parquet
 from whence.errors import InvalidInputError
@@ -189,12 +189,14 @@ def sample_ids(name: str, ids: Sequence[Any] | None, n: int) -> list[Any]:
     """Return the user's names of samples as plain values, or their places where there are none."""
     if ids is None:
         return list(range(n))
-    names = [one.item() if isinstance(one, np.generic) else one for one in ids]
+    listed = isinstance(ids, Sequence | np.ndarray) and not isinstance(ids, str | bytes)
+    names = [one.item() if isinstance(one, np.generic) else one for one in ids] if listed else []
     if len(names) != n or not (
         all(isinstance(one, str) for one in names) or all(type(one) is int for one in names)
     ):
         raise InvalidInputError(
-            f"'{name}' must be {n} texts or {n} whole numbers, one per sample. Got {len(names)} values."
+            f"'{name}' must be {n} texts or {n} whole numbers, one per sample. Got "
+            f"{f'{len(names)} values' if listed else shown(ids)}."
         )
     return names
 

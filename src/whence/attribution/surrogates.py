@@ -45,7 +45,7 @@ def check_solving(method: SurrogateMethod) -> None:
     """Check the hyper-parameters of the solver; the solver itself would do so after features are computed."""
     if isinstance(method.C, str) and method.C != "auto":
         raise InvalidInputError(f"'C' must be \"auto\" or a number above 0. Got {method.C!r}.")
-    if method.C != "auto":
+    if not isinstance(method.C, str):
         check_C(method.C)
     method.bias = check_flag("bias", method.bias)
     check_options(method.tol, method.max_seconds, method.n_threads, method.seed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,18 @@ def check_word(name: str, value: Any) -> str:
     return str(value)
 
 
+def check_text(name: str, value: Any, most: int = 10_000) -> str:
+    """Return a text of at most so many characters, or raise."""
+    if not isinstance(value, str) or len(value) > most:
+        got = f"{len(value):,} characters" if isinstance(value, str) else shown(value)
+        raise InvalidInputError(f"'{name}' must be a text of at most {most:,} characters. Got {got}.")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"'{name}' must be valid Unicode. Got half of a surrogate pair.") from None
+    return str(value)
+
+
 def check_flag(name: str, value: Any) -> bool:
     """Return a flag as a Python bool, also from numpy's."""
     if not isinstance(value, bool | np.bool_):
@@ -91,6 +103,13 @@ def check_is(name: str, value: Any, kind: type, what: str) -> None:
     """Raise unless a parameter is of a type; ``what`` describes it, as in "a mapping of names to rules"."""
     if not isinstance(value, kind):
         raise InvalidInputError(f"'{name}' must be {what}. Got {shown(value)}.")
+
+
+def check_several(name: str, values: Any, what: str) -> None:
+    """Raise unless values can be gone through and are no text or closed file; ``what`` as in "a list"."""
+    several = isinstance(values, Iterable) and not isinstance(values, str | bytes)
+    if not several or getattr(values, "closed", False):
+        raise InvalidInputError(f"'{name}' must be {what}. Got {shown(values)}.")
 
 
 def check_callable(name: str, value: Any, what: str) -> Any:
@@ -165,7 +184,7 @@ def outside(values: npt.NDArray[Any], least: int, end: int) -> int | None:
 
 def to_array(name: str, values: Any) -> npt.NDArray[Any]:
     """Return a tensor, array or list as a numpy array, sharing memory if possible."""
-    if hasattr(values, "detach"):  # a torch tensor; this module does not import torch
+    if _is_tensor(values):
         values = _of_tensor(name, values)
     elif issparse(values):
         raise InvalidInputError(f"'{name}' must be a dense array. Got a sparse one; pass {name}.toarray().")
@@ -223,6 +242,11 @@ def check_dense(name: str, tensor: Any) -> None:
             raise InvalidInputError(f"'{name}' must be a dense tensor. Got one that is {fault}.")
 
 
+def _is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor of torch, which this module does not import; files can be detached too."""
+    return hasattr(value, "detach") and hasattr(value, "layout")
+
+
 def _of_tensor(name: str, tensor: Any) -> Any:
     check_dense(name, tensor)
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
@@ -254,7 +278,7 @@ def check_parts(name: str, inputs: Any) -> None:
     if isinstance(inputs, tuple | list):
         for part in inputs:
             check_parts(name, part)
-    elif hasattr(inputs, "detach"):  # a tensor of torch
+    elif _is_tensor(inputs):
         check_dense(name, inputs)
     elif isinstance(inputs, np.ma.MaskedArray) or issparse(inputs):
         to_array(name, inputs)

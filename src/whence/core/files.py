@@ -158,10 +158,10 @@ def read_parquet(path: str | os.PathLike[str]) -> tuple[Any, dict[str, str]]:
     return table, {name.decode(): value.decode() for name, value in metadata.items()}
 
 
-def existing_path(path: str | os.PathLike[str]) -> Path:
+def existing_path(path: str | os.PathLike[str], name: str = "path") -> Path:
     """Return the path of a file or folder that exists, or raise."""
-    where = check_path("path", path)
-    if not where.exists():
+    where = check_path(name, path)
+    if not os.path.exists(where):  # of a name that is too long, Path.exists raises
         raise MissingFileError(f"There is no file or folder at '{where}'.")
     return where
 

@@ -22,8 +22,16 @@ def make_named(argument: str, name: str, folder: Path | None = None, **offered: 
     # Only functions are called: a torch model is callable too, but used unchanged.
     if isinstance(thing, type):
         return thing()
-    recipe = isinstance(thing, functools.partial) or inspect.isroutine(thing)
-    return call_with(thing, folder=folder, **offered) if recipe else thing
+    if not (isinstance(thing, functools.partial) or inspect.isroutine(thing)):
+        return thing
+    offered["folder"] = folder
+    needed = _needed(thing) - offered.keys()
+    if needed:
+        raise InvalidInputError(
+            f"'{argument}' must name a function that needs no arguments other than {', '.join(offered)}. "
+            f"Got {name!r}, which needs {', '.join(sorted(needed))}."
+        )
+    return call_with(thing, **offered)
 
 
 def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -79,6 +87,16 @@ def call_with(function: Any, *given: Any, **offered: Any) -> Any:
     return function(*given, **{name: value for name, value in offered.items() if name in taken})
 
 
+def _needed(function: Any) -> set[str]:
+    """The arguments without which a function cannot be called."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # some functions are not written in Python
+        return set()
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {one.name for one in parameters if one.default is one.empty and one.kind not in several}
+
+
 def find_origin(name: str) -> str:
     """Return where ``module:name`` would be imported from, without importing it."""
     top = name.partition(":")[0].partition(".")[0]
@@ -91,7 +109,7 @@ def find_origin(name: str) -> str:
 def import_named(argument: str, name: str) -> Any:
     """Import ``module:name``, also from the working folder."""
     module, _, attribute = name.partition(":")
-    if not module or not attribute:
+    if not module or not attribute or module.startswith("."):
         raise InvalidInputError(f"'{argument}' must be given as module:name. Got {name!r}.")
     if "" not in sys.path:
         sys.path.insert(0, "")

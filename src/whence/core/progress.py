@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from whence.core.checks import check_flag
+
 Part = TypeVar("Part")
 Listener = Callable[[str, int, int], None]
 """Called with the step, the done units and the total (0 if unknown). An exception stops the work."""
@@ -36,6 +38,7 @@ def bar(
     """
     from tqdm.auto import tqdm  # slow to import
 
+    show = check_flag("show_progress", show)
     layout: dict[str, Any] = {"desc": what, "total": total, "unit": unit, "bar_format": _LAYOUT}
     return tqdm(parts, **layout, disable=not show, initial=initial, **options)
 

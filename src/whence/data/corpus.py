@@ -14,6 +14,7 @@ from whence.core.checks import (
     check_count,
     check_finite,
     check_places,
+    check_several,
     check_shape,
     check_share,
     check_that,
@@ -83,8 +84,7 @@ class Corpus(Dataset[Any]):
         usable = callable(tokenizer) and hasattr(tokenizer, "convert_ids_to_tokens")
         fix = "Load it with AutoTokenizer.from_pretrained."
         check_that(usable, "tokenizer", "be the model's, of transformers", tokenizer, fix)
-        several = isinstance(documents, Iterable) and not isinstance(documents, str)
-        check_that(several, "documents", "be several texts, such as a list of them", documents)
+        check_several("documents", documents, "several texts, such as a list of them")
         self.prompts, self.length = Prompts(tokenizer), check_count("length", length, 2)
         parts = [_parts(i, one) for i, one in enumerate(documents)]
         tokens, learned = self._read(parts)

@@ -35,7 +35,9 @@ def as_source(data: Any) -> Any:
     if pair and isinstance(data[0], Tensor | np.ndarray | Mapping | list):
         return Columns(*data)
     by_index = hasattr(data, "__len__") and hasattr(data, "__getitem__")
-    return data if by_index and not isinstance(data, IterableDataset | Mapping | str) else Stream(data)
+    return (
+        data if by_index and not isinstance(data, IterableDataset | Mapping | str | bytes) else Stream(data)
+    )
 
 
 def _column(values: Any) -> Any:
@@ -97,7 +99,7 @@ class Stream:
     """An iterable read by index: forwards in its order, backwards by starting again."""
 
     def __init__(self, data: Any) -> None:
-        if isinstance(data, Mapping) or not isinstance(data, Iterable) or isinstance(data, Iterator):
+        if isinstance(data, Mapping | bytes | Iterator) or not isinstance(data, Iterable):
             hint = f" with {', '.join(map(str, data))}" if isinstance(data, Mapping) else ""
             raise InvalidInputError(
                 "'data' must be a Dataset, a DataLoader, a tuple (X, y), the path of an image folder, or an "

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, ClassVar, Self
 
 from whence.core import progress
-from whence.core.checks import check_callable, check_count, check_is, shown
+from whence.core.checks import check_callable, check_count, check_is, check_several, shown
 from whence.core.machine import thread_pools
 from whence.core.registry import Registry
 from whence.errors import InvalidInputError, WhenceError, WorkerError
@@ -287,7 +287,7 @@ def ordered(
 
 
 def _listed(items: Any) -> list[Any]:
-    check_is("items", items, Iterable, "a list, one item per piece")
+    check_several("items", items, "a list, one item per piece")
     return list(items)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from whence.core.arrays import Doubles, Ints, Mask
-from whence.core.checks import check_that, is_integer
+from whence.core.checks import check_count, check_that, is_integer
 from whence.core.display import displayed, line, table
 from whence.data.corpus import Around
 from whence.explanation.record import Explanation
@@ -99,7 +99,7 @@ class Bands:
 
     def of_count(self, count: int) -> Band:
         """Return the band of a token by its count in the corpus."""
-        return self.bands[int(np.digitize(count, EDGES)) - 1]
+        return self.bands[int(np.digitize(check_count("count", count, 0), EDGES)) - 1]
 
 
 @displayed("title", "score", "token")

@@ -23,7 +23,7 @@ from whence import engine
 from whence.core import fingerprint, progress, store
 from whence.core.arrays import Array
 from whence.core.cache import Cache, Parts, Say, Slot
-from whence.core.checks import check_that
+from whence.core.checks import check_flag, check_that
 from whence.core.display import in_words, plain_line
 from whence.core.fingerprint import Description, Digest
 from whence.core.machine import free_disk, free_memory
@@ -238,6 +238,7 @@ def _rows_of(samples: TrainingSet, forward: Forward, places: tuple[int, int]) ->
 
 def make_printer(show: bool) -> Say:
     """Return a function that prints a line above the progress bars, or one that does nothing."""
+    show = check_flag("show", show)
 
     def say(line: str) -> None:
         if show:

@@ -84,6 +84,7 @@ class Metric:
         if d <= _WHOLE:
             mean, scatter = moments(features)
             assert scatter is not None
+            _check_moments(scatter)
             values, vectors = eigh(scatter / n)
             total = float(np.trace(scatter)) / n
         else:
@@ -339,11 +340,22 @@ def moments(features: Rows, scatter: bool = True) -> Moments:
     return Moments(shift + total / n, products)
 
 
+def _check_moments(sums: Doubles) -> None:
+    """Raise where features, or their squares, do not have finite sums."""
+    if not np.isfinite(sums).all():
+        raise InvalidInputError(
+            "'features' must be finite, with squares that can be added. Got NaN, infinity or values beyond "
+            "1e150. Remove such samples, or scale them down."
+        )
+
+
 def _leading(features: Rows, mean: Doubles) -> tuple[Doubles, Doubles, float]:
     """The largest eigenvalues of Σ (r,), their vectors (d, r), and tr Σ, by samples spread over the set."""
     chosen: Ints = np.unique(np.linspace(0, len(features) - 1, min(_ROWS, len(features))).astype(np.int64))
     X = np.asarray(features[chosen]).astype(np.float64) - mean
-    values, U = eigh(X @ X.T / len(X))
+    products = X @ X.T / len(X)
+    _check_moments(products)
+    values, U = eigh(products)
     keep = np.argsort(-values)[:_DIRECTIONS]
     keep = keep[values[keep] > 1e-12 * max(values.max(), 0.0)]
     vectors = X.T @ U[:, keep]

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from torch import Tensor
 
 from whence.core.arrays import Doubles, Floats, Ints, Mask
-from whence.core.checks import check_count, check_share
+from whence.core.checks import check_count, check_seed, check_share
 from whence.core.display import displayed
 from whence.core.progress import bar
 from whence.features.inputs import InputViews
@@ -19,6 +19,7 @@ REFERENCE = 20_000
 """Training inputs that tests are compared with, at most."""
 _COMPARED = 2000  # training samples that show how far apart typical ones are
 _BLOCK = 1 << 22  # cosines held at a time
+_MANY = 10_000_000  # samples of which no permutation is made
 _FAR = 0.99  # quantile of the distances in a space by which it is scaled
 
 
@@ -133,7 +134,10 @@ class Novelty:
 
 def reference(n: int, seed: int) -> Ints:
     """Choose up to 20,000 of n training samples, whose inputs tests are compared with, in random order."""
-    return np.random.default_rng(seed).permutation(n)[:REFERENCE]
+    rng = np.random.default_rng(check_seed(seed))
+    if check_count("n", n, most=2**62) > _MANY:  # without a list of all
+        return rng.choice(n, REFERENCE, replace=False)
+    return rng.permutation(n)[:REFERENCE]
 
 
 def score(excess: Doubles) -> Doubles:

@@ -154,6 +154,13 @@ def as_float32(features: Rows) -> Rows:
 
 def taken(features: Rows, mask: Mask) -> Rows:
     """Return the rows where a mask (N,) is True: without a copy where that is all of them."""
+    check_that(
+        isinstance(features, np.ndarray) and features.ndim == 2, "features", "be an array (n, d)", features
+    )
+    rule = f"be an array of {len(features)} booleans, one per row"
+    plain = isinstance(mask, np.ndarray) and not isinstance(mask, np.ma.MaskedArray)
+    fits = plain and mask.dtype == np.bool_ and len(mask) == len(features) == mask.size
+    check_that(fits, "mask", rule, mask)
     if mask.all():
         return features
     parts = (block[chosen] for block, chosen in zip(blocks(features), blocks(mask, features), strict=True))

@@ -92,7 +92,7 @@ class GradientRecipe:
 
     def check(self) -> None:
         """Raise if the last layer's gradients, which are exact, should be projected."""
-        if self.params == "last" and self.projection not in ("auto", None):
+        if self.params == "last" and not isinstance(self.projection, str | None):
             raise InvalidInputError(
                 '\'projection\' must be left at "auto" with params="last", whose products are exact without '
                 f"one. Got {self.projection!r}."

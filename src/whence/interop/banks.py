@@ -25,7 +25,15 @@ import numpy as np
 
 from whence.attribution.score_files import StoredScores, read_scores, sample_ids
 from whence.core.arrays import Array, Doubles, Ints, Mask
-from whence.core.checks import check_path, check_places, check_shape, check_that, to_array
+from whence.core.checks import (
+    check_is,
+    check_path,
+    check_places,
+    check_shape,
+    check_text,
+    check_that,
+    to_array,
+)
 from whence.core.display import displayed
 from whence.core.files import existing_path, read_parquet, to_parquet
 from whence.errors import InvalidInputError
@@ -71,13 +79,16 @@ class RetrainingBank:
     def __post_init__(self) -> None:
         subsets = mask("subsets", self.subsets, (None, None))
         m, n = subsets.shape
+        texts = ("output", "source", *(["training_labels"] if self.training_labels is not None else []))
+        for name in texts:
+            check_text(name, getattr(self, name))
         outputs = numbers("outputs", self.outputs, (m, None)).astype(np.float64)
         fixed = {
             "subsets": subsets,
             "outputs": outputs,
             "seeds": classes("seeds", self.seeds, m),
-            "train_ids": sample_ids("train_ids", self.train_ids or None, n),
-            "test_ids": sample_ids("test_ids", self.test_ids or None, outputs.shape[1]),
+            "train_ids": _ids("train_ids", self.train_ids, n),
+            "test_ids": _ids("test_ids", self.test_ids, outputs.shape[1]),
             "targets": None if self.targets is None else classes("targets", self.targets, outputs.shape[1]),
         }
         for name, value in fixed.items():
@@ -116,6 +127,7 @@ class RetrainingBank:
 def write_bank(path: str | PathLike[str], bank: RetrainingBank) -> str:
     """Write a bank to a Parquet file and return its path; requires pyarrow."""
     where = check_path("path", path)
+    check_is("bank", bank, RetrainingBank, "a RetrainingBank")
     check_that(where.suffix == ".parquet", "path", "end in .parquet", where.name)
     about = {
         "content": CONTENT,
@@ -183,6 +195,10 @@ def scores_for(bank: RetrainingBank, path: str | PathLike[str]) -> StoredScores:
 
 
 _JSON = ("version", "n_train", "train_ids", "test_ids", "targets")
+
+
+def _ids(name: str, ids: Any, n: int) -> list[Any]:
+    return sample_ids(name, None if isinstance(ids, tuple) and not ids else ids, n)
 
 
 def _unless_places(ids: Sequence[Any]) -> Sequence[Any] | None:

@@ -87,6 +87,7 @@ class CaptumInfluence(DataInfluence):  # type: ignore[misc]
 
     def self_influence(self, inputs: Any = None, show_progress: bool = False) -> Tensor:
         """Return the score (train,) of each training sample for its own label at itself."""
+        check_flag("show_progress", show_progress)
         if inputs is not None:
             raise InvalidInputError(
                 "'inputs' must be None, for the training set. Got others, which do not influence themselves."

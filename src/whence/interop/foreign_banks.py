@@ -42,7 +42,8 @@ def read_kronfluence(folder: Folder) -> RetrainingBank:
     100 masks of 2,432 training samples of RTE, and margins of BERT for 277 tests, each the mean of five
     trainings; the first N of the training set in its order. ``examples/swag/files`` has the same form.
     """
-    masks, margins = (read_array(Path(folder) / name) for name in _KRONFLUENCE)
+    folder = existing_path(folder, "folder")
+    masks, margins = (read_array(folder / name) for name in _KRONFLUENCE)
     check_shape("masks", masks, (None, None))
     check_shape("margins", margins, (len(masks), None))
     check_that(np.isin(masks, (0, 1)).all(), "masks", "hold 0 and 1", masks)
@@ -51,7 +52,7 @@ def read_kronfluence(folder: Folder) -> RetrainingBank:
         outputs=margins,
         seeds=np.arange(len(masks)),
         output="margin of the true class, mean over trainings",
-        source=f"kronfluence, {Path(folder).name}",
+        source=f"kronfluence, {folder.name}",
     )
 
 
@@ -69,7 +70,8 @@ def read_dattri(folder: Folder, n_train: int = 5_000) -> RetrainingBank:
         Training samples that halves are drawn from; 5,000 in all benchmarks of dattri that have images.
         At most 10,000,000.
     """
-    indices, losses = (read_array(Path(folder) / name) for name in _DATTRI)
+    folder = existing_path(folder, "folder")
+    indices, losses = (read_array(folder / name) for name in _DATTRI)
     check_shape("indices", indices, (None, None))
     check_shape("target_values", losses, (len(indices), None))
     subsets = np.zeros((len(indices), check_count("n_train", n_train, most=10_000_000)), np.bool_)
@@ -80,7 +82,7 @@ def read_dattri(folder: Folder, n_train: int = 5_000) -> RetrainingBank:
         outputs=-losses.astype(np.float64),
         seeds=np.arange(len(subsets)),
         output="-loss of the true label",
-        source=f"dattri, {Path(folder).parent.name}",
+        source=f"dattri, {folder.parent.name}",
     )
 
 

@@ -303,7 +303,7 @@ class Effects(Attributor):
     def _check_task(self, task: Task) -> None:
         if task.loss != "squared":
             task.require_classes("The model of Effects")
-        elif self.output != "logit":
+        elif not isinstance(self.output, str) or self.output != "logit":
             raise InvalidInputError(
                 f"'output' must be \"logit\", the prediction itself, for regression. Got {self.output!r}."
             )

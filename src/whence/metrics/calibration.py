@@ -9,7 +9,15 @@ import numpy as np
 from scipy.stats import t as student
 
 from whence.core.arrays import Doubles, Ints
-from whence.core.checks import check_count, check_finite, check_number, check_share, check_that
+from whence.core.checks import (
+    check_count,
+    check_finite,
+    check_is,
+    check_number,
+    check_share,
+    check_that,
+    to_array,
+)
 from whence.core.display import Columns, displayed
 from whence.metrics.arrays import mask, numbers
 
@@ -36,7 +44,7 @@ class Forecast:
 
     def expected(self, predicted: Any) -> Doubles:
         """Return the expected outputs (m, T) for summed scores (m, T)."""
-        sums = numbers("predicted", predicted, (None, len(self.centre)))
+        sums = numbers("predicted", predicted, (None, len(self.centre))).astype(np.float64)
         outputs: Doubles = self.output + self.slope * (sums - self.centre)
         return outputs
 
@@ -142,9 +150,10 @@ def calibration(probabilities: Any, happened: Any, bins: int = 10) -> Calibratio
     >>> round(found.brier, 3), round(found.base, 3)
     (0.02, 0.222)
     """
-    values = numbers("probabilities", np.ravel(probabilities), (None,)).astype(np.float64)
+    flat = to_array("probabilities", probabilities).ravel()
+    values = numbers("probabilities", flat, (None,)).astype(np.float64)
     check_that(((values >= 0) & (values <= 1)).all(), "probabilities", "lie in [0, 1]", values)
-    outcomes = mask("happened", np.ravel(happened), (len(values),)).astype(np.float64)
+    outcomes = mask("happened", to_array("happened", happened).ravel(), (len(values),)).astype(np.float64)
     bins = check_count("bins", bins, most=10_000)
     place = np.minimum((values * bins).astype(np.int64), bins - 1)
     counts = np.bincount(place, minlength=bins)
@@ -157,6 +166,7 @@ def calibration(probabilities: Any, happened: Any, bins: int = 10) -> Calibratio
 
 def coverage(forecast: Forecast, predicted: Any, outputs: Any, level: float = 0.9) -> float:
     """Return the share of outputs (m, T) inside their forecast's intervals; a good forecast has ``level``."""
+    check_is("forecast", forecast, Forecast, "a Forecast, from fit_forecast")
     low, high = forecast.interval(predicted, level)
     values = numbers("outputs", outputs, low.shape)
     check_finite("outputs", values)

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from whence.core.checks import check_flag, check_parts
 from whence.errors import HeadError, ModelError
 from whence.model import heads
 from whence.model.heads import Call, Head, HeadInputs, Shared, listed, widths
-from whence.model.inputs import n_rows, run, running_on, take, to_model
+from whence.model.inputs import check_batch, n_rows, run, running_on, take, to_model
 from whence.model.layers import Layers
 from whence.model.modules import check_model, eagerly, evaluating, unwrap
 from whence.model.passes import Pass, logits_in
@@ -44,6 +45,7 @@ def find_head(model: nn.Module, inputs: Any, layer: str | None = None) -> str:
     The layer's name, inside ``DataParallel`` and compiled models the one in the original module.
     """
     model = check_model(model, layer)
+    check_batch(inputs, "inputs")
     layers = heads.candidates(model)
     asked = [] if layer is None else [term.name for term in heads.terms(layer)]
     if unknown := [name for name in asked if name not in layers]:
@@ -109,7 +111,7 @@ class Extractor:
         paired: bool = False,
     ) -> None:
         self.model = unwrap(model)
-        self.paired = paired
+        self.paired = check_flag("paired", paired)
         self.layer = layer
         self.layers = layers
         self.exact = exact
@@ -123,6 +125,7 @@ class Extractor:
 
     def read(self, inputs: Any) -> Pass:
         """Run the model on a batch: features, and the output itself, which must be what the layer makes."""
+        check_parts("inputs", inputs)
         with evaluating(self.model):
             inputs = to_model(self.model, inputs)
             with running_on(inputs):

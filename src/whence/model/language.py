@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from whence.core.arrays import Floats, Ints
+from whence.core.checks import check_is
 from whence.core.progress import bar
 from whence.data import Corpus
 from whence.errors import InvalidInputError, ModelError
@@ -149,6 +150,7 @@ def token_losses(model: Any, corpus: Corpus, *, show_progress: bool = True) -> F
     ``corpus.hardest(losses, share)`` keeps a share of the places by it.
     """
     language = as_language_model(model)
+    check_is("corpus", corpus, Corpus, "a whence.data.Corpus")
     starts = range(0, len(corpus), corpus.length)
     losses = []
     with evaluating(language):

@@ -43,7 +43,7 @@ class MadeUp:
     @classmethod
     def like(cls, name: str, values: Tensor | Array) -> Self:
         """Describe inputs that look like those of a batch (B, …)."""
-        tensor = torch.as_tensor(values)
+        tensor = values.detach() if isinstance(values, Tensor) else torch.tensor(values)
         known = tensor[tensor.isfinite()].double() if tensor.numel() else tensor.double()
         low, high = (float(known.min()), float(known.max())) if known.numel() else (0.0, 1.0)
         return cls(name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape[1:]), low, high)

@@ -15,7 +15,14 @@ from torch import nn
 
 from whence.attribution.base import METHODS
 from whence.core import contents, store
-from whence.core.checks import check_callable
+from whence.core.checks import (
+    check_callable,
+    check_choice,
+    check_flag,
+    check_is,
+    check_path,
+    check_text,
+)
 from whence.core.machine import BATCH_SIZE
 from whence.core.naming import find_origin, import_named, make_named
 from whence.data import Corpus, TrainingSet, as_training_set
@@ -68,8 +75,15 @@ class Configuration:
     reading: dict[str, Any] = field(default_factory=dict)
     version: str = ""
 
+    def __post_init__(self) -> None:
+        for name in (*NAMES, "layer"):
+            value = getattr(self, name)
+            if value is not None or name in ("model", "data", "method"):
+                check_text(name, value)
+
     def write(self, explainer: Path) -> Path:
         """Write the configuration next to an explainer's file."""
+        explainer = check_path("explainer", explainer)
         path = explainer.with_name(explainer.name + SUFFIX)
         store.write_text(path, json.dumps(dataclasses.asdict(self), indent=2, default=str) + "\n")
         return path
@@ -77,6 +91,7 @@ class Configuration:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a configuration, or raise StoreError."""
+        path = check_path("path", path)
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
             self = cls(**values)
@@ -93,7 +108,8 @@ class Configuration:
                 "training set, and --test MODULE:NAME for tests."
             ) from error
         except (OSError, ValueError, TypeError, RecursionError, StoreError) as error:
-            raise StoreError(f"'{path}' is not a configuration of 'whence fit': {error}.") from error
+            reason = str(error).rstrip(".")
+            raise StoreError(f"'{path}' is not a configuration of 'whence fit': {reason}.") from error
         return self
 
     @classmethod
@@ -107,7 +123,8 @@ class Configuration:
         trust : whether code that only the file names may be imported and run. Without it everything must be
             given as ``names``, and the file's cache is not used
         """
-        self = cls.read(path)
+        self, trust = cls.read(path), check_flag("trust", trust)
+        check_is("names", names, Mapping, f"a mapping of {', '.join(NAMES)} to names")
         foreign = {key: name for key, name in self.names().items() if name not in _DEMO}
         unnamed = {key: name for key, name in foreign.items() if not names.get(key)}
         if unnamed and not trust:
@@ -134,6 +151,8 @@ class Configuration:
 
     def with_names(self, **names: str | None) -> Self:
         """Return the same configuration with other names where they are not None."""
+        for key in names:
+            check_choice("names", key, [field.name for field in dataclasses.fields(self)])
         given: dict[str, Any] = {key: name for key, name in names.items() if name is not None}
         return dataclasses.replace(self, **given)
 

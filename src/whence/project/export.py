@@ -15,9 +15,10 @@ import numpy as np
 
 from whence.core import store
 from whence.core.arrays import Array, Ints, Mask
-from whence.core.checks import check_path
+from whence.core.checks import check_is, check_path, check_text, check_that
 from whence.core.files import replacing, to_csv
 from whence.core.naming import make_named
+from whence.data import as_training_set
 from whence.data.items import LABEL_NAMES
 from whence.data.sources import ImageFolder
 from whence.data.tables import is_table
@@ -68,8 +69,9 @@ def export_changes(
     >>> sorted(path.name for path in export_changes(project, tempfile.mkdtemp()))
     ['changes.csv', 'indices.json', 'retrain.py']
     """
+    check_is("project", project, Project, "a Project, such as Project.of(explainer)")
     out = check_path("folder", folder)
-    if train is not None and not all(train.partition(":")[::2]):
+    if train is not None and not all(check_text("train", train).partition(":")[::2]):
         raise InvalidInputError(f"'train' must be given as module:function. Got {train!r}.")
     corrected = _Corrected.of(project, data)
     try:
@@ -111,11 +113,14 @@ class _Corrected:
         keep[marks.remove] = False
         places = marks.of("relabel")
         labels[places] = marks.label[places]
-        data = _raw(project) if data is None else data
+        given = data is not None
+        data = data if given else _raw(project)
         if isinstance(data, str | Path):
             data = ImageFolder(Path(data))
         raw = _raw_labels(data)
         if raw is None or not fitted.task.has_classes:
+            if given:  # raises where these are no data
+                as_training_set(data, task=fitted.task, names=fitted.class_names)
             return cls(data, labels, keep)
         if len(raw) != len(labels):
             raise InvalidInputError(
@@ -178,7 +183,10 @@ def _values(labels: Any) -> list[Any]:
 
 def _label_of(names: Any) -> Any:
     """Return the name of the column of labels, of which ``fit`` found one."""
-    return next(name for name in names if name in LABEL_NAMES)
+    found = next((name for name in names if name in LABEL_NAMES), None)
+    rule = f"have labels in a column named {' or '.join(map(repr, LABEL_NAMES))}"
+    check_that(found is not None, "data", rule, list(names))
+    return found
 
 
 def _is_pair(data: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from dataclasses import replace
 from os import PathLike
@@ -16,11 +17,12 @@ from torch import Tensor
 from whence.attribution.explaining import check_against, make_explainer
 from whence.attribution.fitted import Fitted
 from whence.attribution.pairs import Against
+from whence.attribution.parameters import MOST_PAIRS
 from whence.attribution.saving import attach
 from whence.attribution.training_features import all_features
 from whence.attribution.typicality import typicality_of
 from whence.audit import Duplicates, duplicates
-from whence.core.checks import check_places
+from whence.core.checks import check_count, check_flag, check_is, check_path, check_places
 from whence.core.naming import make_named
 from whence.core.progress import bar
 from whence.data import NewSamples, TrainingSet, as_new, as_training_set
@@ -83,8 +85,8 @@ class Project:
         show_progress : whether long steps show their progress
         names : ``NAMES`` instead of those of the configuration
         """
-        path = Path(path)
-        if not path.is_file():
+        path, show_progress = check_path("path", path), check_flag("show_progress", show_progress)
+        if not os.path.isfile(path):
             raise StoreError(f"There is no explainer at '{path}'. 'whence fit' writes one.")
         file = path.with_name(path.name + SUFFIX)
         if file.exists() or not (names.get("model") and names.get("data")):
@@ -117,6 +119,7 @@ class Project:
             takes training samples
         most : training samples that are taken, evenly spread over the training set
         """
+        check_is("attributor", attributor, Attributor, "a fitted attribution method")
         fitted, supported = attributor.fitted_, attributor.capabilities
         if not (supported.explains or supported.members):
             raise UnsupportedError(
@@ -133,6 +136,7 @@ class Project:
 
     def with_tests(self, most: int = 1_000) -> Project:
         """Return the project with training samples as tests where its configuration names none."""
+        check_count("most", most)
         if self.has_tests:
             return self
         tests = _some_training(self.attributor.fitted_, most)
@@ -338,8 +342,11 @@ class Project:
         """Explain some test samples."""
         tests, chosen = self.tests, self.read_tests(indices)
         novelty = None if self.attributor.capabilities.members else self.novelty
-        explaining: Any = make_explainer(self.attributor.fitted_, k, method, novelty)
-        rivals = check_against(self.attributor.fitted_, against, len(chosen))
+        fitted = self.attributor.fitted_
+        explaining: Any = make_explainer(fitted, check_count("k", k, most=MOST_PAIRS), method, novelty)
+        if target is not None:
+            target = int(fitted.task.check_target(target, 1)[0])
+        rivals = check_against(fitted, against, len(chosen))
         truths = self.test_bank.labels[chosen].tolist() if self.labelled else [None] * len(chosen)
         n, show = len(chosen), self.attributor.show_progress
         rows = bar("Explaining", n, "tests", parts=chosen, show=show, leave=n >= 4)
@@ -374,7 +381,7 @@ def _some_training(fitted: Fitted, most: int) -> TrainingSet | None:
     if fitted.task.of_documents:
         return None
     used = np.flatnonzero(fitted.used)
-    places = np.linspace(0, len(used) - 1, min(most, len(used))).round().astype(np.int64)
+    places = np.linspace(0, len(used) - 1, min(check_count("most", most), len(used))).round().astype(np.int64)
     return fitted.require_data().subset(used[places])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from whence.core import contents
 from whence.core.arrays import Array, Ints
-from whence.core.checks import shown
+from whence.core.checks import check_choice, check_text, shown
 from whence.core.ranges import count_ranges, parse_ranges
 from whence.errors import InvalidInputError, StoreError
 
@@ -113,7 +113,7 @@ class Marks(NamedTuple):
 
     def of(self, action: Action) -> Ints:
         """Return the indices of the samples with an action."""
-        return np.flatnonzero(self.action == ACTIONS.index(action))
+        return np.flatnonzero(self.action == ACTIONS.index(check_choice("action", action, ACTIONS)))
 
     @property
     def remove(self) -> list[int]:
@@ -216,15 +216,3 @@ def check_name(name: Any) -> str:
             f"'name' must have a letter or a digit, and no / or line break. Got {shown(plain)}."
         )
     return plain
-
-
-def check_text(name: str, value: Any, most: int) -> str:
-    """Return a text of at most so many characters, or raise."""
-    if not isinstance(value, str) or len(value) > most:
-        got = f"{len(value):,} characters" if isinstance(value, str) else shown(value)
-        raise InvalidInputError(f"'{name}' must be a text of at most {most} characters. Got {got}.")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidInputError(f"'{name}' must be valid Unicode. Got half of a surrogate pair.") from None
-    return str(value)

@@ -18,10 +18,18 @@ import numpy as np
 
 from whence.core import store
 from whence.core.arrays import Ints
-from whence.core.checks import check_choice, check_places, shown
+from whence.core.checks import (
+    check_choice,
+    check_count,
+    check_is,
+    check_path,
+    check_places,
+    check_text,
+    shown,
+)
 from whence.core.fingerprint import Digest
 from whence.core.ranges import format_ranges, parse_ranges
-from whence.errors import InvalidInputError, UnsupportedError
+from whence.errors import InvalidInputError, StoreError, UnsupportedError
 from whence.methods import Attributor
 from whence.project.work_records import (
     ACTIONS,
@@ -37,7 +45,6 @@ from whence.project.work_records import (
     Of,
     Slice,
     check_name,
-    check_text,
     read_contents,
     replay,
 )
@@ -73,15 +80,18 @@ class Worklist:
     """
 
     def __init__(self, explainer: Attributor, path: Path | None = None, n_tests: int = 0) -> None:
+        check_is("explainer", explainer, Attributor, "a fitted attribution method")
         fitted = explainer.fitted_
         if fitted.task.of_documents:
             raise UnsupportedError(
                 "A change list names samples. The samples of a generative language model are tokens; use "
                 "'whence update --remove' with documents instead."
             )
-        self.path, self.who = path, _user()
+        self.path = None if path is None else check_path("path", path)
+        self.who = _user()
         self._labels, self._used = fitted.labels, fitted.used
         self._n_classes = len(fitted.task.output_names) if fitted.task.has_classes else 0
+        n_tests = check_count("n_tests", n_tests, 0)
         self._totals: dict[str, int] = {"training": len(fitted.labels), "tests": n_tests}
         self._lock = threading.RLock()
         digest = Digest().of(np.ascontiguousarray(fitted.labels))
@@ -164,6 +174,7 @@ class Worklist:
         """Remove an entry by its id."""
         with self._lock:
             self._read()
+            id = check_count("id", id)
             entries = [entry for entry in self._file.entries if entry.id != id]
             if len(entries) == len(self._file.entries):
                 raise InvalidInputError(f"'id' must be that of an entry of the change list. Got {shown(id)}.")
@@ -213,7 +224,7 @@ class Worklist:
     def members(self, name: str, of: Of) -> Ints:
         """Return the indices of the samples in a slice, or raise."""
         found = self._find(name)
-        if found.of != of:
+        if found.of != check_choice("of", of, get_args(Of)):
             raise InvalidInputError(f"'slice' must be one of {of}. Got {name!r}, which is of {found.of}.")
         if found.total != self._totals[of]:
             raise InvalidInputError(
@@ -236,7 +247,7 @@ class Worklist:
         n = self._totals[of]
         places = parse_ranges(samples, n, name) if isinstance(samples, str) else None
         if places is None:
-            places = check_places(name, np.asarray(samples) if len(samples) else [], n)
+            places = check_places(name, samples, n)
         if not len(places):
             raise InvalidInputError(f"'{name}' must name at least one sample. Got none.")
         return places
@@ -299,6 +310,8 @@ def _state(path: Path) -> tuple[int, ...] | None:
         stat = path.stat()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise StoreError(f"'{path}' cannot be read ({error.strerror}). Name a file in a folder.") from error
     return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 

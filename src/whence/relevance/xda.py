@@ -52,13 +52,19 @@ def start(model: BoundModel | Extractor, inputs: Any, method: Method | None = No
     if isinstance(model, BoundModel):
         with model.running(first) as extractor:
             return start(extractor, inputs, method)
+    chosen = None if method is None else as_method(method)
+    if isinstance(chosen, Captum):
+        return attributed(model, inputs, chosen)
+    return trace(model, inputs, chosen)
+
+
+def as_method(method: Method) -> Rules | Captum:
+    """Return how relevance is propagated, from a name, rules or a method of captum, or raise."""
     if isinstance(method, str) and ":" in method:
         method = import_named("method", method)
     if callable(method) and not RULES.accepts(method):
         method = Captum(method)
-    if isinstance(method, Captum):
-        return attributed(model, inputs, method)
-    return trace(model, inputs, None if method is None else as_rules(method, "method"))
+    return method if isinstance(method, Captum) else as_rules(method, "method")
 
 
 def pair_maps(

@@ -5,14 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from whence.core.checks import check_that
+from whence.core.checks import check_count, check_is, check_places, check_seed, check_shape, check_that
 from whence.core.progress import bar
 from whence.engine import limited
+from whence.model.inputs import check_batch, running_on
 from whence.sample.dataset import CLASS_NAMES, EmbeddedData, load
 
 EPOCHS = 12
 BATCH_SIZE = 64
 LEARNING_RATE = 6e-3
+MOST_EPOCHS = 10_000
 
 
 class SmallCNN(nn.Module):
@@ -60,14 +62,15 @@ def train(
         Whose training images and labels to learn; the whole embedded sample by default. Other labels come in
         by ``dataclasses.replace(data, train_labels=…)``.
     epochs
-        Passes over the training images.
+        Passes over the training images, at most 10,000.
 
     Returns
     -------
     SmallCNN, in eval mode.
     """
-    check_that(epochs >= 1, "epochs", "be at least 1", epochs)
+    seed, epochs = check_seed(seed), check_count("epochs", epochs, most=MOST_EPOCHS)
     data = load() if data is None else data
+    check_is("data", data, EmbeddedData, "an EmbeddedData, from load()")
     images, labels = data.train_images, data.train_labels
     check_that(len(images) >= BATCH_SIZE, "data", f"have at least {BATCH_SIZE} training images", len(images))
     generator = torch.Generator().manual_seed(seed)
@@ -101,4 +104,11 @@ def train(
 @torch.no_grad()
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     """Return the share of the images whose label the model predicts."""
-    return float((model(images).argmax(dim=1) == labels).float().mean())
+    check_is("model", model, nn.Module, "a torch module")
+    n = check_batch(images, "images")
+    with running_on(images):
+        logits = model(images)
+    check_shape("output", logits, (n, None), "be of one row per image, of ")
+    known = torch.from_numpy(check_places("labels", labels, logits.shape[1]).copy())
+    check_shape("labels", known, (n,))
+    return float((logits.argmax(dim=1).cpu() == known).float().mean())

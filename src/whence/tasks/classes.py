@@ -12,6 +12,7 @@ from torch import Tensor
 
 from whence.core import contents
 from whence.core.arrays import Array, Doubles, Ints, Mask
+from whence.core.checks import check_dense, check_is, check_shape, check_that
 from whence.errors import DataWarning, InvalidInputError, ModelError, warn
 from whence.svm.inputs import check_labels, check_n_classes
 from whence.tasks.task import TASKS, LabelKind, Task, Verdict, first_names, label_array, refuse_sample
@@ -26,6 +27,10 @@ _LARGEST = np.iinfo(np.int64).max
 
 def probabilities(output: Tensor) -> Tensor:
     """Return probabilities (B, K) of classes by a model's output: its softmax, unless it is probabilities."""
+    check_is("output", output, Tensor, "a tensor (B, K)")
+    check_dense("output", output)
+    check_shape("output", output, (None, None))
+    check_that(not output.is_complex(), "output", "hold real numbers", output.dtype)
     output = output.double()
     given = bool((output >= 0).all()) and bool(((output.sum(1) - 1).abs() < 1e-3).all())
     return output if given else output.softmax(1)

@@ -49,7 +49,8 @@ class Regression(Task):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        if self.epsilon != "auto":
+        super().__post_init__()
+        if not isinstance(self.epsilon, str) or self.epsilon != "auto":
             check_positive("epsilon", self.epsilon, ', or "auto"')
         for name in ("centre", "scale"):
             values = real_array(name, getattr(self, name)).astype(np.float64)

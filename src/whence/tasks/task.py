@@ -15,7 +15,7 @@ from torch import Tensor
 
 from whence.core import contents
 from whence.core.arrays import Array, Doubles, Ints, Mask
-from whence.core.checks import check_shape, outside, shown, to_array
+from whence.core.checks import check_count, check_shape, check_that, outside, shown, to_array
 from whence.core.display import number
 from whence.core.registry import Registry
 from whence.errors import DataWarning, InvalidInputError, ModelError, SampleError, UnsupportedError, warn
@@ -92,6 +92,12 @@ class Task(ABC):
 
     measures: ClassVar[tuple[str, str]] = CLASSES
     """What agreement and likeness are."""
+
+    def __post_init__(self) -> None:
+        check_count("n_outputs", self.n_outputs, 0)
+        plain = self.names is None or isinstance(self.names, tuple | list)
+        fits = plain and all(isinstance(name, str) for name in self.names or ())
+        check_that(fits, "names", "be a tuple of texts, one per output, or None", self.names)
 
     @property
     @abstractmethod

@@ -17,6 +17,8 @@ from whence.model.modules import check_model, evaluating
 from whence.model.passes import logits_in
 from whence_studies.scenes.views import view
 
+MOST_BATCH = 1_000_000
+
 
 def fixed_steps(
     data: Any,
@@ -38,7 +40,7 @@ def fixed_steps(
     data
         As for ``view``.
     steps, batch_size
-        Number of batches, and samples in each.
+        Number of batches, and samples in each, at most 1,000,000.
     seed
         Seed of the order.
     preprocess, collate_fn
@@ -52,14 +54,14 @@ def fixed_steps(
     [torch.Size([4, 1]), torch.Size([4, 1]), torch.Size([4, 1])]
     """
     steps = check_count("steps", steps)
-    batch_size = check_count("batch_size", batch_size)
+    batch_size = check_count("batch_size", batch_size, most=MOST_BATCH)
     seen = view(data)
     samples = as_training_set(seen, batch_size, preprocess=preprocess, collate_fn=collate_fn)
     rng = np.random.default_rng(check_seed(seed))
     ahead = np.empty(0, dtype=np.int64)
     for _ in range(steps):
-        while len(ahead) < batch_size:
-            ahead = np.append(ahead, rng.permutation(len(seen)))
+        passes = -(-max(0, batch_size - len(ahead)) // len(seen))
+        ahead = np.concatenate([ahead, *(rng.permutation(len(seen)) for _ in range(passes))])
         rows, ahead = ahead[:batch_size], ahead[batch_size:]
         yield samples.take(rows.tolist()), torch.from_numpy(seen.labels[rows])
 
