@@ -15,6 +15,7 @@ from benchmarks import (
     explorer,
     flipping,
     growth,
+    heldout_features,
     kills,
     language,
     layers,
@@ -54,7 +55,7 @@ PARTS = (
     "novelty",
     "cluster",
 )
-ALONE = ("peers", "language", "relabel")  # parts that run only where they are asked for
+ALONE = ("peers", "language", "relabel", "heldout")  # parts that run only where they are asked for
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument(
@@ -150,3 +151,5 @@ if "language" in chosen:
     language.run(options.data, options.cache / "language", Path("docs/results/language.json"))
 if "relabel" in chosen:
     relabel.run(options.data, options.cache / "relabel", Path("docs/results/relabel.json"))
+if "heldout" in chosen:
+    heldout_features.run(options.data, Path("docs/results/heldout_features.json"))
