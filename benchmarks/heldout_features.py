@@ -80,17 +80,18 @@ class Case(NamedTuple):
 
 
 def cases(part: str) -> Iterator[Case]:
-    """Yield the cases of a part, "choose" or "judge": cheap ones first, and errors of both kinds and none."""
+    """Yield the cases of a part, "choose" or "judge": cheap ones first; true labels are part of "choose"."""
+    errors_of = ERRORS if part == "choose" else ERRORS[:2]
     fashion, news = SCENES["fashion-mnist"], SCENES["bbc-news"]
     images = {"mnist": replace(fashion, read=_digits, confusions=DIGITS), "fashion-mnist": fashion,
               "cifar-10": SCENES["cifar-10"]}  # fmt: skip
     for epochs in EPOCHS:
         for seed in SEEDS[part]["bbc-news"]:
-            for errors in ERRORS:
+            for errors in errors_of:
                 yield Case(f"bbc-news, {epochs} epochs", errors, part, seed, replace(news, epochs=epochs))
     for seed in SEEDS[part]["images"]:
         for name, scene in images.items():
-            for errors in ERRORS:
+            for errors in errors_of:
                 yield Case(name, errors, part, seed, scene)
 
 
