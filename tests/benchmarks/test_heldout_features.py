@@ -6,8 +6,9 @@ import json
 
 import numpy as np
 import pytest
-from benchmarks import heldout_features as study
 from benchmarks.relabel.render import DOCS
+
+from benchmarks import heldout_features as study
 
 KNOWN = json.loads((DOCS / "results" / "heldout_features.json").read_text(encoding="utf-8"))
 PARTS = sorted({key.rsplit(", ", 2)[1] for key in KNOWN})
