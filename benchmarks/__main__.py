@@ -17,6 +17,7 @@ from benchmarks import (
     faults,
     flipping,
     growth,
+    heldout_features,
     kills,
     language,
     layers,
@@ -57,7 +58,8 @@ PARTS = (
     "novelty",
     "cluster",
 )
-ALONE = ("peers", "language", "relabel", "faults", "clicks")  # parts that run only where they are asked for
+ALONE = ("peers", "language", "relabel", "faults", "clicks", "heldout")
+"""Parts that run only where they are asked for."""
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument(
@@ -161,3 +163,5 @@ if "faults" in chosen:
     faults.run(options.cache, Path("docs/results/faults.json"))
 if "clicks" in chosen:
     clicks.run(options.cache, Path("docs/results/clicks.json"))
+if "heldout" in chosen:
+    heldout_features.run(options.data, Path("docs/results/heldout_features.json"))

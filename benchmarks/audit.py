@@ -40,6 +40,7 @@ from whence.audit import RANKINGS
 from whence.audit.heldout import Scores, held_out_scores
 from whence.audit.rankings import Evidence
 from whence.features import FeatureBank
+from whence.features.metric import METRICS
 
 CLEANLAB = ["cleanlab[datalab]==2.9.0"]
 DEFAULT = "whence odds, the default"
@@ -108,10 +109,10 @@ class Layered(Evidence):
     def scores(self) -> Scores:
         """Scores for each layer and κ, and the model's, which are of the last layer."""
         explainer, ends = self.explainer, np.cumsum([0, *(X.shape[1] for X in self.before)])
-        head = explainer.head_
+        head, whole = explainer.head_, np.hstack(self.before)
         assert head is not None
         return held_out_scores(
-            np.hstack(self.before),
+            METRICS["whitened"].fit(whole).rows(whole),
             self.labels,
             explainer.n_classes_,
             places=[slice(a, b) for a, b in pairwise(ends)],

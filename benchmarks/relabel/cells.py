@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -76,11 +77,11 @@ class Bench:
             self.train(labels)
         return self.known[digest(labels)]["accuracy"]
 
-    def orders(self) -> dict[str, tuple[np.ndarray, float]]:
-        """Return every order (N,), and the CPU-seconds that it took."""
+    def orders(self, names: Iterable[str]) -> dict[str, tuple[np.ndarray, float]]:
+        """Return orders (N,) by name, and the CPU-seconds that it took."""
         trained: Trained | None = None
         found = {}
-        for name in ORDERS:
+        for name in names:
             file = self.stem.with_name(f"{self.stem.name}-{name}.npz")
             if not file.exists():
                 if trained is None:
@@ -105,13 +106,20 @@ def digest(labels: np.ndarray) -> str:
     return hashlib.sha256(labels.astype(np.int64).tobytes()).hexdigest()[:16]
 
 
-def measure(name: str, seed: int, folder: Path, python: Path, scene: Scene | None = None) -> dict[str, Any]:
-    """Measure every order at every budget, as far as that is not known yet."""
+def measure(
+    name: str,
+    seed: int,
+    folder: Path,
+    python: Path,
+    scene: Scene | None = None,
+    names: Iterable[str] = ORDERS,
+) -> dict[str, Any]:
+    """Measure orders at every budget, as far as that is not known yet."""
     torch.set_num_threads(1)
     bench = Bench(name, scene or SCENES[name], seed, folder, python)
     n = len(bench.given)
     sizes = [round(budget * n) for budget in BUDGETS]
-    orders = bench.orders()
+    orders = bench.orders(names)
     curves: dict[str, Any] = {}
     with bar(f"{name}, seed {seed}", len(orders) * len(sizes) + 2, "trainings") as progress:
         for key, (order, seconds) in orders.items():
