@@ -1,8 +1,9 @@
-"""Theorem 3.1 of the paper: how often τ is the derivative of an output with respect to a sample's weight.
+"""Theorem 3.1 of the paper: how often τ is the derivative of an output by a sample's weight.
 
-The theorem says that down-weighting a training sample off the margin by ε changes output c of x by ε τ_c(x, i).
-The samples on the margin answer, though, and take over a part. With V the directions of their constraints and P
-the projection onto their span, the change of the weights is (I − P) u_i, with u_i = λ_i ⊗ z_i, instead of u_i.
+The theorem says that down-weighting a training sample off the margin by ε changes output c of x by
+ε τ_c(x, i). The samples on the margin answer, though, and take over a part. With V the directions of their
+constraints and P the projection onto their span, the change of the weights is (I − P) u_i, with
+u_i = λ_i ⊗ z_i, instead of u_i.
 
 Run ``python -m benchmarks.theorem``: features of the embedded sample's network, one minute.
 """
@@ -114,8 +115,8 @@ def row(train: FeatureBank, tests: Floats, metric: str, kappa: float) -> str:
     low, middle, high = np.quantile(share, [0.25, 0.5, 0.75])
     near, other = (np.abs(share - 1) < 0.1).mean(), (share < 0).mean()
     return (
-        f"| {metric} | {kappa:,.0f} | {len(surrogate.support):,} | {len(found.samples):,} | {found.n_margin:,} | "
-        f"{middle:.2f} ({low:.2f} to {high:.2f}) | {near:.0%} | {other:.0%} "
+        f"| {metric} | {kappa:,.0f} | {len(surrogate.support):,} | {len(found.samples):,} "
+        f"| {found.n_margin:,} | {middle:.2f} ({low:.2f} to {high:.2f}) | {near:.0%} | {other:.0%} "
         f"| {np.corrcoef(tau, actual)[0, 1]:.2f} |"
     )
 

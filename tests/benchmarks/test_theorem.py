@@ -22,8 +22,8 @@ def weighted(X: Any, y: Any, C: float, copies: int, without: int | None = None, 
 def test_the_counterexample() -> None:
     """x = (1, ½), one class of two, C = ½: v = w₁ − w₂ minimises ¼v² + C[1 − v]₊ + C[1 − v/2]₊, so v = 1.
 
-    Sample 2 has the margin ½, off 1. v/2 = λ₁ + λ₂/2 with λ₂ = C gives λ₁ = ¼: free, so that it takes over what
-    sample 2 loses, and v stays 1 until λ₁ is at C.
+    Sample 2 has the margin ½, off 1. v/2 = λ₁ + λ₂/2 with λ₂ = C gives λ₁ = ¼: free, so that it takes over
+    what sample 2 loses, and v stays 1 until λ₁ is at C.
     """
     X, y = np.array([[1.0], [0.5]]), np.array([0, 0])
     whole, rows = weighted(X, y, 0.5, 10, n_classes=2)
@@ -43,7 +43,7 @@ def test_the_counterexample() -> None:
 
 
 def test_it_holds_where_no_sample_is_on_the_margin() -> None:
-    """With a small C every sample is at its bound: W = Σ λ_i x_iᵀ changes by exactly the copy that is left out."""
+    """With a small C every sample is at its bound: W = Σ λ_i x_iᵀ changes by just the copy left out."""
     random = np.random.default_rng(0)
     X, y = random.normal(size=(12, 5)), np.arange(12) % 2
     whole, _ = weighted(X, y, 1e-4, 10)
@@ -61,7 +61,7 @@ def test_the_derivative_is_that_of_solving_again() -> None:
     found = derivatives(X, whole.lam, C, tests, targets)
     assert found.n_margin >= 3
     assert len(found.samples) >= 5
-    for place, i in enumerate(found.samples[:3]):
+    for place, i in enumerate(found.samples[:3]):  # a copy is so light that no sample changes sides
         less, _ = weighted(X, y, C, copies, without=int(i))
         change = copies * (tests @ (whole.weight - less.weight).T)[np.arange(5), targets]
         np.testing.assert_allclose(
