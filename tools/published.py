@@ -13,10 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from matplotlib.figure import Figure
 from tools.versus import VERDICTS, Compared, compared
 
+from whence.pages.style import GREY, ORANGE
 from whence_studies.report import page
-from whence_studies.report.counting import Count, Place, counts
+from whence_studies.report.counting import Count, Place, counts, paper_counts
 from whence_studies.report.summary import Cell, ResultSummary
 from whence_studies.suite import protocol, results
 from whence_studies.suite.merging import join_protocols, merge_runs
@@ -25,6 +27,9 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 PUBLISHED = DOCS / "results"
 STUDY = "study"
 RULE = "DualDA C by rule", "DualDA unit length C by rule"
+DATA = {"mnist": "MNIST", "fashion": "Fashion-MNIST", "cifar10": "CIFAR-10"}
+JOINED = {f"study-{data}-all": title for data, title in DATA.items()}
+SMALL = {f"cpu-{data}": title for data, title in {**DATA, "bbc": "BBC News"}.items()}
 OWN = "DualDA"  # its place is shown even if it is not among the first
 
 
@@ -110,25 +115,28 @@ TABLES: dict[str, list[Shown]] = {
 def main(folder: Path | None) -> None:
     """Publish what is in a folder, and make pages and tables of all that is published."""
     study = protocol.suite(STUDY)
-    for name in study.protocols:
-        new = [] if folder is None else [folder / name / "results.parquet"]
-        runs = [path for path in (PUBLISHED / f"{name}.parquet", *new) if path.exists()]
-        wanted = protocol.load(name)
-        if any(metric.compares for metric in wanted.metrics.values()):
-            runs = runs[-1:]  # scores that are compared are of one run: a new one takes the place of the old
-        if runs:
-            _write(name, merge_runs(wanted, [results.read(path) for path in runs]))
+    for name in study.protocols if folder is not None else ():
+        _take_in(name, folder / name / "results.parquet")
+    for name in filter(_published, [*study.protocols, *SMALL]):
+        page.write(PUBLISHED / f"{name}.html", results.read(PUBLISHED / f"{name}.parquet"))
     for name, together in study.together.items():
         parts = [one for one in together.protocols if _published(one)]
         if len(parts) > 1:
             page.write(PUBLISHED / f"{name}.html", _joined(name))
     path = DOCS / "research" / "results.md"
     path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")
+    draw_ranks(DOCS / "images" / "ranks.png")
 
 
-def _write(name: str, found: results.Results) -> None:
-    results.write(PUBLISHED / f"{name}.parquet", found)
-    page.write(PUBLISHED / f"{name}.html", found)
+def _take_in(name: str, new: Path) -> None:
+    """Merge new results of a protocol with those that are published."""
+    runs = [path for path in (PUBLISHED / f"{name}.parquet", new) if path.exists()]
+    wanted = protocol.load(name)
+    if any(metric.compares for metric in wanted.metrics.values()):
+        runs = runs[-1:]  # scores that are compared are of one run: a new one takes the place of the old
+    if runs:
+        merged = merge_runs(wanted, [results.read(path) for path in runs])
+        results.write(PUBLISHED / f"{name}.parquet", merged)
 
 
 def _published(name: str) -> bool:
@@ -228,31 +236,91 @@ def number(value: float) -> str:
     return text.replace("0.", ".", 1).replace("-", "−") if abs(value) < 1 else text
 
 
+@cache
+def together(name: str) -> ResultSummary:
+    """Return a summary of the protocols of a data set, for scores and ranks: without single tests."""
+    parts = [one for one in protocol.suite(STUDY).together[name].protocols if _published(one)]
+    read = [results.read(PUBLISHED / f"{one}.parquet", single=False) for one in parts]
+    return ResultSummary(join_protocols(read, name, protocol.suite(STUDY).together[name].title))
+
+
+def _nine() -> str:
+    """Make the table of the paper's count: a row per way to count, a column per data set."""
+    found = {name: {count.title: count for count in paper_counts(together(name))} for name in JOINED}
+    return _ranks(found, JOINED)
+
+
+def _small() -> str:
+    """Make the table of the paper's count for the smaller runs."""
+    found = {name: list(paper_counts(_summary(name))) for name in SMALL}
+    return _ranks({name: {count.title: count for count in every} for name, every in found.items()}, SMALL)
+
+
 def _counts() -> str:
-    """Make the table of mean ranks: a row per way to count, a column per data set."""
-    study = protocol.suite(STUDY).together
-    pages = [one for one, together in study.items() if sum(map(_published, together.protocols)) > 1]
-    found = {one: {count.title: count for count in counts(ResultSummary(_joined(one)))} for one in pages}
+    """Make the table of the other counts, over all columns."""
+    found = {name: {count.title: count for count in counts(together(name))} for name in JOINED}
+    for name in JOINED:
+        for count in paper_counts(together(name)):
+            del found[name][count.title]
+    return _ranks(found, JOINED)
+
+
+def _ranks(found: dict[str, dict[str, Count]], named: dict[str, str]) -> str:
     titles = list(dict.fromkeys(title for each in found.values() for title in each))
-    rows = [["counted", *(study[one].title.removeprefix("The study: ") for one in pages)]]
-    rows.append(["---"] * len(rows[0]))
+    rows = [["counted", *(named[name] for name in found)], ["---"] * (1 + len(found))]
     for title in titles:
         rows.append([title, *(_first(each[title]) if title in each else "–" for each in found.values())])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _first(count: Count) -> str:
-    """Describe the first places, and the place of DualDA."""
+    """Describe the first places, the place of DualDA, and what is separable from it."""
     places = count.places
     own = next((place for place in places if place.label.startswith(OWN)), None)
     shown = places[:3] if own is None or own in places[:3] else [*places[:3], own]
     lines = [_line(place, places) for place in shown]
-    return "<br>".join([*lines, f"{max(place.columns for place in places)} columns"])
+    apart = [place.label for place in count.apart(own)] if own else []
+    lines.append(
+        f"{max(place.columns for place in places)} columns, critical difference {count.difference:.2f}"
+    )
+    return "<br>".join([*lines, f"apart from DualDA: {', '.join(apart) or 'none'}"])
 
 
 def _line(place: Place, among: list[Place]) -> str:
     text = f"{place.rank:.1f} {place.label}"
-    return f"**{text}** ({among.index(place) + 1} of {len(among)})" if place.label.startswith(OWN) else text
+    return f"**{text}** ({place_of(place, among)} of {len(among)})" if place.label.startswith(OWN) else text
+
+
+def place_of(place: Place, among: list[Place]) -> int:
+    """Return the place of one: equal mean ranks share the better one."""
+    return 1 + sum(other.rank < place.rank - 1e-9 for other in among)
+
+
+def draw_ranks(path: Path) -> None:
+    """Draw the paper's count with critical differences: best of three C, by loss and by accuracy."""
+    figure = Figure(figsize=(12, 6.2), layout="constrained")
+    for row, by in zip(figure.subplots(2, len(JOINED), sharex=True), ("loss", "accuracy"), strict=True):
+        for axis, (name, title) in zip(row, JOINED.items(), strict=True):
+            count = next(c for c in paper_counts(together(name)) if f"{by}: best" in c.title)
+            for down, place in enumerate(count.places):
+                own = place.label.startswith(OWN)
+                style = {"color": ORANGE if own else GREY, "zorder": 3 if own else 2}
+                half = count.difference / 2
+                axis.plot([place.rank - half, place.rank + half], [down] * 2, lw=3 if own else 1.5, **style)
+                axis.plot(place.rank, down, "o", ms=7, **style)
+            own = next(place for place in count.places if place.label.startswith(OWN))
+            axis.axvspan(
+                own.rank - count.difference / 2, own.rank + count.difference / 2, color=ORANGE, alpha=0.1
+            )
+            axis.set_yticks(range(len(count.places)), [place.label for place in count.places])
+            axis.invert_yaxis()
+            axis.set_xticks(range(1, 10))
+            axis.set_title(f"{title}, by {by}", loc="left", fontsize=11)
+            axis.grid(axis="x", alpha=0.25)
+            axis.spines[["top", "right"]].set_visible(False)
+            if by == "accuracy":
+                axis.set_xlabel("mean rank (← better)")
+    figure.savefig(path, dpi=130)
 
 
 def _unit() -> str:
@@ -286,7 +354,7 @@ def _surrogate(name: str, quantity: str) -> str:
     return f"{name.removeprefix('study-')} {' → '.join(texts)}"
 
 
-OTHERS = {"counts": _counts, "unit": _unit}
+OTHERS = {"nine": _nine, "counts": _counts, "small": _small, "unit": _unit}
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.special import stdtrit
+from scipy.stats import studentized_range
 
 from whence.core.arrays import Doubles, Ints, Mask
 from whence.core.checks import check_that
@@ -67,6 +68,24 @@ def ties_of_runs(values: Doubles, *, level: float = 0.95) -> Mask:
     reach = stdtrit(max(freedom, 1), (1 + level) / 2) * spread * np.sqrt(2 / S)
     close: Mask = np.abs(means[:, None] - means) <= reach
     return close
+
+
+def critical_difference(methods: int, columns: int, *, level: float = 0.95) -> float:
+    """Return the critical difference of mean ranks by Nemenyi's test, q √(k(k + 1)/(6n)).
+
+    For k methods that are ranked in n independent columns; q is the quantile of the studentised range for k
+    groups and infinite degrees of freedom, over √2. Two mean ranks that are less apart cannot be
+    distinguished. Columns of one data set depend on each other, so that the true value is larger.
+
+    Examples
+    --------
+    >>> round(critical_difference(9, 9), 2)
+    4.0
+    """
+    check_that(methods >= 2, "methods", "be at least 2", methods)
+    check_that(columns >= 1, "columns", "be at least 1", columns)
+    q = float(studentized_range.ppf(level, methods, np.inf)) / np.sqrt(2)
+    return float(q * np.sqrt(methods * (methods + 1) / (6 * columns)))
 
 
 def _by_group(values: Doubles, groups: Ints) -> tuple[Doubles, Ints]:

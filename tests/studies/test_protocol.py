@@ -238,6 +238,19 @@ def test_every_table_has_random_and_every_cell(finished: tuple[Path, Results]) -
     assert found.value("lds", "target", "reliability_ceiling") is not None
 
 
+def test_sparsified_representer_points_are_named_by_all_options_of_dualda(tmp_path: Path) -> None:
+    duals = [{"C": 1e-3}, {"C": 1e-3, "metric": "unit"}, {"C": 1e-3, "bias": False}]
+    methods = [{"name": "dualda", "label": f"Dual {i}", "options": each} for i, each in enumerate(duals)]
+    tables = changed(methods=[*methods, {"name": "representer"}], metrics={"faithfulness": {}})
+    found = run.run(protocol.parse({**tables, "sweep": {}}), Path(), tmp_path, show_progress=False)
+    named = [row.method for row in found.select("faithfulness", quantity="mcc") if "sparsified" in row.method]
+    assert sorted(named) == [
+        "representer sparsified as dualda(C=0.001)",
+        "representer sparsified as dualda(C=0.001, bias=False)",
+        "representer sparsified as dualda(C=0.001, metric=unit)",
+    ]
+
+
 def test_single_values_are_kept_and_the_sweep_is_retrained_too(finished: tuple[Path, Results]) -> None:
     _, found = finished
     for key in ("random", "graddot", "dualda(C=1e-06)", "dualda(C=1.0)"):

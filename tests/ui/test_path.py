@@ -1,4 +1,4 @@
-"""From a wrong prediction to a corrected training set: the whole path in a browser, by pointer and by keys."""
+"""From a wrong prediction to a corrected training set: the whole path in a browser, by mouse and by keys."""
 
 from __future__ import annotations
 

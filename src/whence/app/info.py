@@ -17,6 +17,7 @@ from whence.errors import InvalidInputError, StoreError
 from whence.explanation.wording import OUTPUTS
 from whence.methods import load
 from whence.project import SUFFIX
+from whence.surrogate.bounds import typical_bound
 from whence.tasks import Classes
 
 _NAMES = 1_000  # that are listed
@@ -85,6 +86,7 @@ def _of_surrogate(explainer: Any) -> dict[str, Any]:
         "features": explainer.surrogate_.stored.shape[1],
         "C": explainer.C_,
         "duality gap": explainer.gap_,
+        "bound on logits": typical_bound(explainer.surrogate_) if explainer.capabilities.dual else None,
         "training agreement": explainer.agreement_,
     }
     if explainer.capabilities.dual and explainer.history_:

@@ -176,6 +176,7 @@ def _joined(
         logit_map=averaged([one.logit_map for one in each]),
         n_support=int((scores != 0).any(axis=0).sum()),
         gap=max(one.gap for one in each),
+        logit_bound=None,
         members=tuple(each),
         others=(),
     )

@@ -28,6 +28,7 @@ from whence.relevance.lrp import default_rules
 from whence.relevance.presets import PRESETS, Rules
 from whence.relevance.sources import floating, one_of
 from whence.relevance.xda import Method, PairMaps, as_method, pair_maps, start
+from whence.surrogate.bounds import logit_bound
 from whence.surrogate.groups import directions, fold
 from whence.surrogate.scores import Contrast, Parts, Scored
 from whence.tasks import Task
@@ -210,6 +211,9 @@ class PairExplainer:
             margin=None if second is None else float(ours[best] - ours[second]),
             runner_up=second,
             tree=trees[0],
+            logit_bound=None
+            if self.scorer.effect is not None
+            else logit_bound(surrogate, test.features, contrast),
         )
         more = [
             replace(

@@ -87,6 +87,8 @@ class Explanation:
     n_train, n_support : training samples, and how many of them can have a score: the support vectors, or
         those that change some surrogate
     gap : relative duality gap of the surrogate, the certificate of its scores
+    logit_bound : how far the logit is from that of the optimal surrogate at most, by the gap; None for
+        regression, effects and ensembles
     input : the name of the input that samples and maps are of, where the model has several; else empty
     typicality : whether the test resembles the training set, and its nearest training samples; None where
         that was not measured
@@ -130,6 +132,7 @@ class Explanation:
     runner_up: int | None = None
     members: tuple[Explanation, ...] = ()
     others: tuple[Explanation, ...] = ()
+    logit_bound: float | None = None
     asked: Asked | None = field(default=None, repr=False)
 
     @property

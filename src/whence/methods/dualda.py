@@ -21,6 +21,7 @@ from whence.features.metric import LearnsMap, MetricName, check_metric
 from whence.features.training import Training
 from whence.model.layers import Asked, check_layers
 from whence.surrogate.agreement import Faithfulness
+from whence.surrogate.bounds import typical_bound
 from whence.surrogate.fitting import fit_surrogate
 from whence.surrogate.shards import strongest
 from whence.surrogate.solving import HingeSolver
@@ -593,7 +594,7 @@ class DualDA(Attributor):
         surrogates.check_solving(self)
 
     def _facts(self, fitted: Fitted) -> dict[str, Any]:
-        return surrogates.facts(fitted)
+        return surrogates.facts(fitted) | {"logit_bound": typical_bound(fitted.require_surrogate())}
 
     def _solver(self, task: Task) -> HingeSolver:
         return HingeSolver(task, surrogates.solver_options(self))

@@ -120,8 +120,8 @@ GLOSSARY = (
     Meaning("support vector", "support-vector", r"\b[Ss]upport vectors?\b",
             "A training sample that the surrogate needs; without all the others it would be the same."),
     Meaning("duality gap", "gap", r"\b(?:relative )?duality gap\b",
-            "An upper bound on how far the surrogate is from the optimum, relative to its objective: 1e-6 is "
-            "a millionth."),
+            "An upper bound on how far the surrogate’s objective is from the optimum, as a share: 1e-6 is "
+            "a millionth. Logits may differ by more: their bound grows with its square root."),
     Meaning("τ (tau)", "tau", r"τ",
             "What one training sample adds to the logit of the explained class, from 0 on: its weight λ "
             "times its similarity to the test sample."),

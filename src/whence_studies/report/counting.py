@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata
 
+from whence_studies.comparison import critical_difference
+from whence_studies.report.nine import Ranked, Retraining, paper_columns
 from whence_studies.report.summary import ResultSummary, kind, paper
-from whence_studies.suite.metric import Column
 from whence_studies.suite.protocol import RANDOM, Method
 
 _FEWEST = 6  # minimum number of the paper's eight other methods for its count
@@ -58,55 +59,100 @@ class Count(NamedTuple):
     text: str
     places: list[Place]
 
+    @property
+    def difference(self) -> float:
+        """The critical difference of two mean ranks, for the fewest columns that an entrant has."""
+        return critical_difference(len(self.places), min(place.columns for place in self.places))
+
+    def apart(self, place: Place) -> list[Place]:
+        """Return the entrants whose mean rank differs from that of one by the critical difference."""
+        return [one for one in self.places if abs(one.rank - place.rank) >= self.difference]
+
+
+class _Way(NamedTuple):
+    """One choice of the entrants: its title, description, and the entrants."""
+
+    title: str
+    text: str
+    entrants: list[Entrant]
+
 
 def counts(summary: ResultSummary) -> list[Count]:
     """Return all counts that the results allow, the paper's first."""
     rows = [Entrant(m.label, (m,)) for m in summary.methods if m.name != RANDOM]
     every = Count("Every row by itself", "All rows of the table above except Random.", placed(summary, rows))
-    every_count = [*_as_the_paper(summary), *_with_choices(summary), every]
+    every_count = [*paper_counts(summary), *_over_all(summary), *_with_choices(summary), every]
     return [count for count in every_count if len(count.places) > 1]
 
 
-def _as_the_paper(summary: ResultSummary) -> Iterator[Count]:
-    """Yield counts of the paper's methods, DualDA with its best C, one C, or a C by rule."""
+def paper_counts(summary: ResultSummary, wrong: str = "") -> Iterator[Count]:
+    """Yield counts over the paper's nine columns, by loss as there and by accuracy; none if one is missing.
+
+    Parameters
+    ----------
+    summary
+        The results of all protocols of a data set.
+    wrong
+        The metric of wrong labels, if not the paper's.
+    """
+    every: tuple[Retraining, ...] = ("loss", "accuracy")
+    for by in every:
+        columns = paper_columns(summary, by, wrong)
+        for way in _ways(summary) if columns else ():
+            title = f"The paper’s nine columns, by {by}: {way.title}"
+            text = (
+                f"Identical class and subclass, shortcuts, wrong labels (without GradCos), LDS, and the {by} "
+                f"of coresets and of pruning, at the smallest share and on average. {way.text}"
+            )
+            yield Count(title, text, placed(summary, way.entrants, columns))
+
+
+def _over_all(summary: ResultSummary) -> Iterator[Count]:
+    """Yield counts of the paper's methods over all columns of the results, which are more or others."""
+    for way in _ways(summary):
+        text = f"All columns of the table above, which are not the paper’s nine. {way.text}"
+        yield Count(f"All columns: {way.title}", text, placed(summary, way.entrants))
+
+
+def _ways(summary: ResultSummary) -> Iterator[_Way]:
+    """Yield the paper's methods, with DualDA at its best C, one C, or a C by rule."""
     known = paper()["method"]
-    others = [Entrant(m.label, (m,)) for m in _firsts(summary) if m.name in known["others"]]
+    firsts = [m for m in _firsts(summary) if m.name in known["others"]]
     paper_method = [m for m in summary.methods if m.name == known["name"]]
-    if len(others) < _FEWEST:
+    if len(firsts) < _FEWEST:
         return
+    others = [Entrant(m.label, (m,)) for m in firsts]
     values = ", ".join(f"{value:g}" for value in known["counted"])
     best = [m for m in paper_method if set(m.options) == {"C"} and m.options["C"] in known["counted"]]
     ways = (
         (
-            "As the paper counts",
+            "best of three C",
             f"The paper’s methods. DualDA has the best of C = {values} in every column, an advantage over "
             "the others, which have one option each.",
             best,
         ),
         (
-            "One C for all columns",
-            "The same methods, DualDA with the C that the paper recommends.",
+            "one C",
+            "The paper’s methods, DualDA with the C that the paper recommends.",
             [m for m in paper_method if m.key == known["key"]],
         ),
         (
             "C by a rule",
-            "The same methods, DualDA with a C chosen by a rule, independently of the scores.",
+            "The paper’s methods, DualDA with a C chosen by a rule, independently of the scores.",
             [m for m in paper_method if m.tune or not m.options][:1],
         ),
     )
     for title, text, methods in ways:
         if methods:
-            yield Count(title, text, placed(summary, [_entrant(methods), *others]))
+            yield _Way(title, text, [_entrant(methods), *others])
     as_run = {m.name: m for m in summary.methods if m.key in known["as_run"]}
     if best and as_run:
-        theirs = [
-            Entrant(m.label, (as_run.get(m.name, m),)) for m in _firsts(summary) if m.name in known["others"]
-        ]
+        theirs = [Entrant(m.label, (as_run.get(m.name, m),)) for m in firsts]
         text = (
-            "As the first, with Representer Points of the model’s outputs and gradients of logits with "
-            "128 projections, as in the authors’ code."
+            f"The paper’s methods, DualDA with the best of C = {values}, Representer Points of the model’s "
+            "outputs and gradients of logits with 128 projections, as in the authors’ code."
         )
-        yield Count("As the authors ran it", text, placed(summary, [_entrant(best), *theirs]))
+        yield _Way("as the authors ran it", text, [_entrant(best), *theirs])
 
 
 def _with_choices(summary: ResultSummary) -> Iterator[Count]:
@@ -133,19 +179,32 @@ def _best_of(methods: Sequence[Method]) -> str:
     return f"{' '.join(common) or methods[0].name}, best of {len(methods)}"
 
 
-def placed(summary: ResultSummary, entrants: Sequence[Entrant]) -> list[Place]:
+def placed(
+    summary: ResultSummary, entrants: Sequence[Entrant], columns: Sequence[Ranked] | None = None
+) -> list[Place]:
     """Rank entrants in every column that counts, and return their mean ranks, the best first.
 
     Means over different columns are not comparable. Entrants without a score in more than half of the columns
     are left out, and so are columns in which more than one of the others has no score.
+
+    Parameters
+    ----------
+    summary
+        The results.
+    entrants
+        Who is ranked.
+    columns
+        What they are ranked by; None takes all columns of the results.
     """
-    every = [_best(column, scores, entrants) for column, scores in summary.values.items()]
-    columns = [best for best in every if best]
-    entrants = [e for e in entrants if 2 * sum(e.label in best for best in columns) >= len(columns)]
+    if columns is None:
+        columns = [Ranked(c.title, c.rising, scores) for c, scores in summary.values.items()]
+    scored = [(column, best) for column in columns if (best := _best(column, entrants))]
+    entrants = [e for e in entrants if 2 * sum(e.label in best for _, best in scored) >= len(scored)]
     ranks: dict[str, list[float]] = {entrant.label: [] for entrant in entrants}
-    for best in columns:
+    for column, best in scored:
         counted = {label: value for label, value in best.items() if label in ranks}
-        if len(ranks) - len(counted) <= 1:
+        competing = [entrant for entrant in entrants if not _left_out(column, entrant)]
+        if len(competing) - len(counted) <= 1:
             for label, rank in zip(counted, rankdata(list(counted.values())), strict=True):
                 ranks[label].append(float(rank))
     places = [
@@ -164,14 +223,18 @@ def placed(summary: ResultSummary, entrants: Sequence[Entrant]) -> list[Place]:
     return sorted(places, key=lambda place: place.rank)
 
 
-def _best(column: Column, scores: Mapping[str, float], entrants: Sequence[Entrant]) -> dict[str, float]:
+def _best(column: Ranked, entrants: Sequence[Entrant]) -> dict[str, float]:
     """Return the best score of every entrant that has one, signed so that lower is better."""
     sign = -1 if column.rising else 1
     return {
-        entrant.label: min(sign * scores[m.key] for m in entrant.methods if m.key in scores)
+        entrant.label: min(sign * column.scores[m.key] for m in entrant.methods if m.key in column.scores)
         for entrant in entrants
-        if any(m.key in scores for m in entrant.methods)
+        if any(m.key in column.scores for m in entrant.methods) and not _left_out(column, entrant)
     }
+
+
+def _left_out(column: Ranked, entrant: Entrant) -> bool:
+    return entrant.methods[0].name in column.without
 
 
 def _firsts(summary: ResultSummary) -> list[Method]:

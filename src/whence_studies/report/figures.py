@@ -55,6 +55,16 @@ class Figures:
         y = linear([p[2] for p in points], "mean rank (↓ better)")
         return charts.scatter_chart(points, x, y, f"{count.title}: mean rank against seconds")
 
+    def differences(self, count: Count) -> Markup:
+        """Draw mean ranks with half the critical difference to either side; those that overlap are tied."""
+        half = count.difference / 2
+        rows = [
+            Dot(place.label, place.rank, (place.rank - half, place.rank + half), f"dot {place.kind}".strip())
+            for place in count.places
+        ]
+        axis = linear([end for row in rows if row.interval for end in row.interval], "mean rank (← better)")
+        return charts.dot_chart(rows, axis, f"{count.title}: mean ranks with critical difference", None)
+
     def curves(self, scored: bool) -> list[tuple[str, Curves, list[tuple[str, Panels]]]]:
         """Return the curves of metrics with a score, or without: the text and panels of each quantity."""
         drawn_curves = []

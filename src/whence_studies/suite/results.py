@@ -121,13 +121,21 @@ def write(path: str | PathLike[str], results: Results) -> None:
         parquet.write_table(table, file, compression="zstd")
 
 
-def read(path: str | PathLike[str]) -> Results:
-    """Read results, or raise if the file is not one of results."""
+def read(path: str | PathLike[str], *, single: bool = True) -> Results:
+    """Read results, or raise if the file is not one of results.
+
+    Parameters
+    ----------
+    path
+        The Parquet file.
+    single
+        Whether to read scores of single tests and samples too, which ties are tested by.
+    """
     pa, parquet = require()
     if not Path(path).is_file():
         raise InvalidInputError(f"'path' must be a file of results. There is no {path}; run whence evaluate.")
     try:
-        table = parquet.read_table(path)
+        table = parquet.read_table(path, filters=None if single else [("quantity", "!=", "each")])
         metadata = {key: json.loads(table.schema.metadata[key.encode()]) for key in ("protocol", "versions")}
         rows = tuple(Row(**row) for row in table.select(Row._fields).to_pylist())
         contents.manifest(Results, {"rows": rows, **metadata})

@@ -110,6 +110,7 @@ def legend(canvas: Canvas, why: Explanation, left: float, right: float, y: float
             (f"{why.n_support:,} of {why.n_train:,} training samples", QUIET),
             (words.scored, QUIET),
             (f"relative duality gap {why.gap:.1e}", QUIET),
+            *([] if why.logit_bound is None else [(f"optimal logit within {why.logit_bound:.1g}", QUIET)]),
             *_checks(why),
         ],
     ]

@@ -19,7 +19,7 @@ export function summary(why, typical, stable) {
 export function certificate(why) {
   const n = why.n_members;
   const lines = why.facts ?? [
-    ["accuracy", `${n ? "The largest of their relative duality gaps" : "Its relative duality gap"} is ${short(why.gap)}.`],
+    ["accuracy", `${n ? "The largest of their relative duality gaps" : "Its relative duality gap"} is ${short(why.gap)}${why.logit_bound === null ? "" : `: the optimal ${why.words.output} is at most ${short(why.logit_bound)} away`}.`],
     ["samples", `${count(why.n_support)} of ${count(why.n_train)} training samples ${why.words.scored}.`],
     ["shown", `The samples below hold ${percent(why.share_for)} of ${why.words.everything[0]}, ${percent(why.share_against)} of ${why.words.everything[1]}.`],
     ["sum", n ? `Scores are means over ${n} models, each in units of the standard deviation of its own scores: they sum to no logit. ± is the standard deviation over the models. Maps by ${why.method}.` : why.question === "made of"

@@ -55,8 +55,7 @@ class SurrogateFaithfulness(Metric):
 
     def depends(self, protocol: Protocol) -> list[dict[str, Any]]:
         """Return the options of the DualDAs whose sparsity is applied to Representer Points."""
-        every = [m.options for m in protocol.methods if m.name == DualDA.name and not m.sweep]
-        return [options for options in every if "C" in options]
+        return [method.options for method in _duals(protocol)]
 
     def measure(self, case: Case) -> list[Row]:
         """Compare the surrogate's layer with the model's."""
@@ -75,8 +74,8 @@ class SurrogateFaithfulness(Metric):
         rows = self._rows(case.method.key, whole)
         if case.method.name != Representer.name:
             return rows
-        for options in self.depends(scene.workshop.protocol):
-            dense: Any = scene.fit(scene.attributor(DualDA, options))
+        for dual in _duals(scene.workshop.protocol):
+            dense: Any = scene.fit(scene.attributor(DualDA, dual.options))
             sparse = faithfulness.sparsified_faithfulness(
                 fitted.alpha_,
                 faithfulness.support_counts(dense.lam_),
@@ -85,12 +84,16 @@ class SurrogateFaithfulness(Metric):
                 test.features,
                 bias=fitted.bias,
             )
-            key = f"{case.method.key} sparsified as {DualDA.name}(C={options['C']})"
-            rows += self._rows(key, sparse)
+            rows += self._rows(f"{case.method.key} sparsified as {dual.key}", sparse)
         return rows
 
     def _rows(self, key: str, measured: Faithfulness) -> list[Row]:
         return [Row(self.name, key, name, None, getattr(measured, name)) for name in _NAMES]
+
+
+def _duals(protocol: Protocol) -> list[Method]:
+    """Return the DualDAs with a C whose sparsity is applied to Representer Points."""
+    return [m for m in protocol.methods if m.name == DualDA.name and not m.sweep and "C" in m.options]
 
 
 @register
