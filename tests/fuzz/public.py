@@ -29,13 +29,13 @@ MODULES = (
 )
 
 _RECORDS = """
-    CChoice PathPoint Solution FeatureBank GradientBank Entry ClassSummary ClassView Coreset Direction
+    CChoice PathPoint Solution FeatureBank GradientBank Entry Decision ClassSummary ClassView Coreset Direction
     GroupAttribution
     Shortcuts Values WrongLabels Capabilities Ranked TopK Pass ExplainedPairs FlippingResult Resources
     Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare
     Case Row Outcome EffectOf NovelInputs Group
-    Duplicates Nearness Novelty Projection Typicality Neighbour Check Summary TreeNode
+    Duplicates Nearness Novelty MapPlane Typicality Neighbour Check Summary TreeNode
     Band Bands Changed Passage ScoredDocument Token Trace Without WhatIf
     Calibration Cancellation Curve Forecast LDSComparison Localisation Performance Reliability RemovalTest
     SparsityCurve Specificity ForeignScores Marks Slice EmbeddedData Verdict Project

@@ -10,7 +10,7 @@ from whence.core import contents
 from whence.features.folder import BankPlace
 from whence.features.metric import MapFacts
 from whence.model.layers import Layers
-from whence.model.probe import Probe
+from whence.model.probe import MadeUpRun
 from whence.surrogate.changes import Change
 from whence.svm import CChoice
 from whence.tasks import Task, restore_task, task_class
@@ -50,7 +50,7 @@ class Manifest(Strict):
     task: dict[str, Any] | None = None
     fingerprint: Fingerprint | None
     layers: Annotated[Layers, AfterValidator(_of_several)] | None = None
-    probe: Probe | None = None
+    probe: MadeUpRun | None = None
 
     @property
     def paired(self) -> bool:

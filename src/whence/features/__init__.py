@@ -6,7 +6,7 @@ from whence.features.inputs import InputViews
 from whence.features.job import make_printer
 from whence.features.metric import METRICS, FeatureMap, Metric
 from whence.features.novelty import Nearness, Novelty, reference
-from whence.features.projection2d import Projection, project_2d
+from whence.features.projection2d import MapPlane, project_2d
 from whence.features.rows import as_float32, taken
 
 __all__ = [
@@ -14,10 +14,10 @@ __all__ = [
     "FeatureBank",
     "FeatureMap",
     "InputViews",
+    "MapPlane",
     "Metric",
     "Nearness",
     "Novelty",
-    "Projection",
     "as_float32",
     "extract",
     "make_printer",

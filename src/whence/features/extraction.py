@@ -27,7 +27,7 @@ from whence.model.extractor import Extractor, find_head
 from whence.model.inputs import check_device
 from whence.model.layers import Asked, Layers, check_layers
 from whence.model.modules import check_model
-from whence.model.probe import Probe
+from whence.model.probe import MadeUpRun
 from whence.model.tracing import choose_layers
 from whence.tasks import Task
 
@@ -135,7 +135,7 @@ def extract(
         )
         rows = (*job.uncached(), {}, "", "computed") if cache_dir is None else cached(job, Cache(cache_dir))
         features, labels, parts, checksum, note = rows
-        bound = BoundModel(extractor, data=samples, probe=Probe.of(extractor, first.inputs))
+        bound = BoundModel(extractor, data=samples, probe=MadeUpRun.of(extractor, first.inputs))
         return FeatureBank(features, labels, extractor.head(), task, bound, samples, parts, checksum, note)
 
     samples = as_training_set(data, batch_size, task=task)

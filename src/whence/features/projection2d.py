@@ -25,7 +25,7 @@ _FEW = 2_048  # of more features than ``_WIDE``
 
 
 @displayed("method", "training", "tests", "shares")
-class Projection(NamedTuple):
+class MapPlane(NamedTuple):
     """Samples in the plane.
 
     Attributes
@@ -42,7 +42,7 @@ class Projection(NamedTuple):
     shares: tuple[float, float] | None
 
 
-def project_2d(training: Any, tests: Any = None, *, method: str = "pca", seed: int = 0) -> Projection:
+def project_2d(training: Any, tests: Any = None, *, method: str = "pca", seed: int = 0) -> MapPlane:
     """Lay samples out in the plane, such that samples with similar features are near each other.
 
     The plane is learned from the training samples alone; tests are laid into it.
@@ -101,7 +101,7 @@ def _checked(name: str, features: Any) -> Rows:
     return rows
 
 
-def _pca(X: Rows, T: Rows) -> Projection:
+def _pca(X: Rows, T: Rows) -> MapPlane:
     wide = X.shape[1] > _WIDE
     # In units of the largest entry: squares of very large or small ones would leave float64.
     scale = max(float(np.abs(block).max()) for block in blocks(X)) or 1.0
@@ -112,7 +112,7 @@ def _pca(X: Rows, T: Rows) -> Projection:
         parts = [(block.astype(np.float64) / scale - mean) @ axes * scale for block in blocks(rows)]
         return np.concatenate([np.empty((0, 2)), *parts])
 
-    return Projection("pca", placed(X), placed(T), shares)
+    return MapPlane("pca", placed(X), placed(T), shares)
 
 
 def _spread(X: Rows, most: int) -> Rows:
@@ -153,10 +153,10 @@ def _ordered(values: Doubles, vectors: Doubles, total: float) -> tuple[Doubles, 
     return axes, (float(shares[0]), float(shares[1]))
 
 
-def _umap(X: Rows, T: Rows, seed: int) -> Projection:
+def _umap(X: Rows, T: Rows, seed: int) -> MapPlane:
     with optional_import('\'method\' "umap" needs umap-learn. Install whence[umap], or use "pca".'):
         from umap import UMAP
     learned = UMAP(n_components=2, random_state=seed)
     training = np.asarray(learned.fit_transform(np.asarray(X)), np.float64)
     tests = np.asarray(learned.transform(np.asarray(T)), np.float64) if len(T) else np.empty((0, 2))
-    return Projection("umap", training, tests, None)
+    return MapPlane("umap", training, tests, None)

@@ -19,7 +19,7 @@ from whence.model.inputs import check_batch, take, to_model
 from whence.model.layers import Layers
 from whence.model.modules import check_model, one_at_a_time
 from whence.model.passes import Pass
-from whence.model.probe import Probe
+from whence.model.probe import MadeUpRun
 
 
 class BoundModel:
@@ -43,7 +43,7 @@ class BoundModel:
         extractor: Extractor,
         fingerprint: dict[str, str] | None = None,
         data: TrainingSet | None = None,
-        probe: Probe | None = None,
+        probe: MadeUpRun | None = None,
     ) -> None:
         self.extractor, self.probe = extractor, probe
         self.data = data
@@ -57,7 +57,7 @@ class BoundModel:
         model: nn.Module,
         fingerprint: dict[str, str] | None,
         layers: Layers | None = None,
-        probe: Probe | None = None,
+        probe: MadeUpRun | None = None,
     ) -> Self:
         """Take ``model`` for the one with this fingerprint, or raise StoreError saying what differs.
 

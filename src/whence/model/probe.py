@@ -61,7 +61,7 @@ class MadeUp:
 
 
 @dataclass(frozen=True)
-class Probe:
+class MadeUpRun:
     """Sums with fixed signs (4, 16) of the features that a model makes of made-up inputs."""
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}

@@ -26,14 +26,14 @@ DIRECTIONS = 16
 _HELD = 1 << 25  # numbers in memory at a time, of gradients before the projection
 
 
-class Call(NamedTuple):
+class LayerCall(NamedTuple):
     """One call of a layer: its input, and a zero that was added to its output."""
 
     x: Tensor
     zero: Tensor
 
 
-Calls = Mapping[str, list[Call]]
+Calls = Mapping[str, list[LayerCall]]
 
 
 @dataclass(frozen=True)
@@ -189,14 +189,14 @@ class Tangents:
 
 
 @contextmanager
-def recording(model: nn.Module, names: Sequence[str]) -> Iterator[dict[str, list[Call]]]:
+def recording(model: nn.Module, names: Sequence[str]) -> Iterator[dict[str, list[LayerCall]]]:
     """Collect the calls of layers while the model runs, with gradients enabled; the hooks then go."""
-    calls: dict[str, list[Call]] = {name: [] for name in names}
+    calls: dict[str, list[LayerCall]] = {name: [] for name in names}
 
     def hook(name: str, layer: nn.Module, args: Any, kwargs: Any, output: Tensor) -> Tensor:
         x = args[0] if args else next(iter(kwargs.values()))
         zero = torch.zeros_like(output, requires_grad=True)
-        calls[name].append(Call(x.detach().clone(), zero))  # the model may write into it later
+        calls[name].append(LayerCall(x.detach().clone(), zero))  # the model may write into it later
         return output + zero
 
     with ExitStack() as hooks, torch.enable_grad():

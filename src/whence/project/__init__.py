@@ -3,7 +3,7 @@
 from whence.project.configuration import NAMES, READING, SUFFIX, Configuration
 from whence.project.export import export_changes
 from whence.project.project import Project
-from whence.project.work_records import ACTIONS, MARKS, Action, Entry, Marks, Slice
+from whence.project.work_records import ACTIONS, MARKS, Action, Decision, Marks, Slice
 from whence.project.worklist import Worklist
 
 __all__ = [
@@ -14,7 +14,7 @@ __all__ = [
     "SUFFIX",
     "Action",
     "Configuration",
-    "Entry",
+    "Decision",
     "Marks",
     "Project",
     "Slice",

@@ -31,7 +31,7 @@ _MOST_BYTES = 1 << 28
 
 
 @dataclass(frozen=True)
-class Entry:
+class Decision:
     """One decision about some training samples.
 
     Attributes
@@ -93,7 +93,7 @@ class Contents:
     n_train: int
     labels: str
     next_id: int = 1
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[Decision, ...] = ()
     slices: tuple[Slice, ...] = ()
 
 
@@ -128,7 +128,7 @@ class Marks(NamedTuple):
         return dict(zip(places.tolist(), self.label[places].tolist(), strict=True))
 
 
-def replay(entries: tuple[Entry, ...], labels: Array) -> Marks:
+def replay(entries: tuple[Decision, ...], labels: Array) -> Marks:
     """Return what entries come to for samples with labels (N, …); the last that names a sample counts."""
     n, left = len(labels), MOST_NAMED
     action, label, entry = np.full(n, -1, np.int8), np.full(n, -1, np.int64), np.zeros(n, np.int64)

@@ -40,7 +40,7 @@ from whence.project.work_records import (
     MOST_WHY,
     Action,
     Contents,
-    Entry,
+    Decision,
     Marks,
     Of,
     Slice,
@@ -97,14 +97,14 @@ class Worklist:
         digest = Digest().of(np.ascontiguousarray(fitted.labels))
         self._bound = self._file = Contents(FORMAT, len(fitted.labels), digest)
         self._seen: tuple[int, ...] | None = None
-        self._before: list[tuple[Entry, ...]] = []
+        self._before: list[tuple[Decision, ...]] = []
         self._marks: Marks | None = None
         self._read()
 
     # The change list
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[Decision, ...]:
         """The decisions, oldest first."""
         with self._lock:
             self._read()
@@ -126,7 +126,7 @@ class Worklist:
         label: int | Sequence[int] | Ints | None = None,
         why: str = "",
         who: str | None = None,
-    ) -> Entry:
+    ) -> Decision:
         """Add a decision about some training samples, and return its entry.
 
         Parameters
@@ -153,7 +153,7 @@ class Worklist:
         why, who = check_text("why", why, MOST_WHY), self._author(who)
         with self._lock:
             self._read()
-            entry = Entry(self._file.next_id, action, spans, why, who, _now())
+            entry = Decision(self._file.next_id, action, spans, why, who, _now())
             self._write(self._changed([*self._file.entries, entry], next_id=entry.id + 1), self._file.entries)
             return entry
 
@@ -275,7 +275,7 @@ class Worklist:
 
     # State and file
 
-    def _changed(self, entries: Sequence[Entry], next_id: int | None = None) -> Contents:
+    def _changed(self, entries: Sequence[Decision], next_id: int | None = None) -> Contents:
         if len(entries) > MOST_ENTRIES:
             raise InvalidInputError(
                 f"A change list can have {MOST_ENTRIES:,} entries. Mark several samples with one entry, or "
@@ -283,7 +283,7 @@ class Worklist:
             )
         return dataclasses.replace(self._file, entries=tuple(entries), next_id=next_id or self._file.next_id)
 
-    def _write(self, file: Contents, undone: tuple[Entry, ...] | None = None) -> None:
+    def _write(self, file: Contents, undone: tuple[Decision, ...] | None = None) -> None:
         """Save first, so that a failure changes nothing; ``undone`` are the entries that undo restores."""
         marks = self._marks if file.entries == self._file.entries else replay(file.entries, self._labels)
         if self.path is not None:

@@ -78,12 +78,12 @@ def find_flips(
     flips = []
     with bar("Searching for flips", len(features), "tests", show=show_progress) as shown:
         for row in features:
-            flips.append(_Search(scorer, quiet, row[None], training).run(limit))
+            flips.append(_FlipSearch(scorer, quiet, row[None], training).run(limit))
             shown.update()
     return flips
 
 
-class _Search:
+class _FlipSearch:
     """The search for one test."""
 
     def __init__(

@@ -13,7 +13,7 @@ from whence.attribution.explaining import has_parts
 from whence.core.arrays import Array, Doubles, Floats
 from whence.core.checks import check_choice
 from whence.errors import InvalidInputError, UnsupportedError
-from whence.features import Projection, as_float32, project_2d, taken
+from whence.features import MapPlane, as_float32, project_2d, taken
 from whence.features.projection2d import available
 from whence.surrogate.scores import Contrast
 from whence.ui.background import Background
@@ -50,7 +50,7 @@ class Landscape:
             method: Background(functools.partial(self._project, method)) for method in available()
         }
 
-    def projection(self, method: str) -> Background[Projection]:
+    def projection(self, method: str) -> Background[MapPlane]:
         """Return the background work that makes a map."""
         self._check_supported()
         if method == "umap" and method not in self._projections:
@@ -212,7 +212,7 @@ class Landscape:
         if (reason := withheld(self.project).get("map")) is not None:
             raise UnsupportedError(reason)
 
-    def _project(self, method: str) -> Projection:
+    def _project(self, method: str) -> MapPlane:
         metric = self.project.explainer.surrogate_.metric
         training = metric.rows(taken(as_float32(self.project.train_bank.features), self._used))
         tests = metric(self.explorer.tests.features[torch.as_tensor(self._valid)])

@@ -13,7 +13,7 @@ from whence.core.checks import check_places
 from whence.core.ranges import count_ranges, format_ranges, parse_ranges
 from whence.errors import InvalidInputError
 from whence.features import as_float32
-from whence.project import MARKS, Entry, Slice
+from whence.project import MARKS, Decision, Slice
 from whence.ui.changes import members
 from whence.ui.explorer import Explorer
 from whence.ui.requests import Answer, Marking, NewSlice
@@ -42,7 +42,7 @@ def change_list(explorer: Explorer) -> Answer:
     }
 
 
-def _entry(entry: Entry, n: int) -> Answer:
+def _entry(entry: Decision, n: int) -> Answer:
     """Return an entry; ``label`` is None where it has several new labels, which ``labels`` lists."""
     spans = entry.samples
     places = next(iter(spans.values()))
