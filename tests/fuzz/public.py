@@ -29,8 +29,8 @@ MODULES = (
 )
 
 _RECORDS = """
-    CChoice PathPoint Solution FeatureBank GradientBank Entry Decision ClassSummary ClassView Coreset Direction
-    GroupAttribution
+    CChoice PathPoint Solution FeatureBank GradientBank Entry Decision ClassSummary ClassView Coreset
+    Direction GroupAttribution
     Shortcuts Values WrongLabels Capabilities Ranked TopK Pass ExplainedPairs FlippingResult Resources
     Run View
     ConceptExplanation ConceptPart Contribution Explanation Explanations Sample TrainingSet Batch Prepare

@@ -15,7 +15,7 @@ from whence.features.training import Classifier
 from whence.gradients.gradients import Gradients
 from whence.gradients.products import batches_of
 from whence.model.modules import evaluating
-from whence.model.tangents import Call, has_matrix, input_rows, output_rows, recording
+from whence.model.tangents import LayerCall, has_matrix, input_rows, output_rows, recording
 
 Vectors = Callable[[Tensor, slice], list[Tensor]]
 """A function of logits (B, K) and the indices of their samples, which returns derivatives (B, K)."""
@@ -120,7 +120,7 @@ class AllLayers:
                 records.append([Record(a, output_rows(layer, d, n).to(a)) for layer, a, d in layers])
         return records
 
-    def _check_calls(self, name: str, calls: list[Call], n: int) -> None:
+    def _check_calls(self, name: str, calls: list[LayerCall], n: int) -> None:
         if len(calls) != 1:
             raise ModelError(
                 f"EK-FAC needs every layer to run once a forward pass. {name!r} runs {len(calls)} times. "
