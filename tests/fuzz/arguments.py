@@ -336,7 +336,7 @@ RULES: dict[str, Arg | None] = {
         lambda: [0.1, 0.01],
     ),
     "svm.choose_C.head": Arg(HEAD, world.head),
-    "svm.choose_C.max_samples": Arg(kinds.count(), lambda: 100),
+    "svm.choose_C.max_samples": Arg(kinds.count(none=True), lambda: 100),
     "svm.choose_C.lengths": Arg(
         JUNK
         + wrong(
