@@ -79,7 +79,7 @@ def _leaks(cells: list[Cell]) -> str:
     return (
         f"recall {_each(cells, lambda cell: cell['recall'])}, "
         f"precision {_each(cells, lambda cell: cell['precision'])}; "
-        f"{_each(cells, lambda cell: cell['all_seen']['clicks'])} clicks to see all"
+        f"all are seen after {_each(cells, lambda cell: cell['all_seen']['clicks'])}"
     )
 
 

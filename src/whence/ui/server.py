@@ -49,6 +49,8 @@ LEAST_LETTERS = 16
 """The shortest token."""
 REQUEST_SECONDS = 30.0
 """How long a whole request may take to arrive, from the connection on."""
+IDLE_SECONDS = 75
+"""How long a connection is kept open between requests: longer than people look at an answer."""
 LEAVE_SECONDS = 2
 """How long answers under way are waited for at the end."""
 _REPORTED = 20  # training samples that a report shows where no tests are given
@@ -318,7 +320,14 @@ def run(app: Any, listener: socket.socket) -> None:
 
 
 def _configured(app: Any) -> Config:
-    return Config(app, http=Prompt, ws="none", log_level="warning", timeout_graceful_shutdown=LEAVE_SECONDS)
+    return Config(
+        app,
+        http=Prompt,
+        ws="none",
+        log_level="warning",
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=LEAVE_SECONDS,
+    )
 
 
 class Prompt(H11Protocol):
