@@ -47,11 +47,11 @@ def ties(values: Doubles, groups: Ints, *, level: float = 0.95, draws: int = 4_0
 def ties_of_runs(values: Doubles, *, level: float = 0.95) -> Mask:
     """Return which rows of values (M, S), of M methods in the same S runs, cannot be distinguished, (M, M).
 
-    Methods share runs, such as training seeds, so that a run's effect on all of them cancels in the differences
-    d_s of two methods. Two rows are tied if the mean of their differences is at most t s_d/√S from 0, with s_d
-    the standard deviation of these differences alone, and t the (1 + level)/2 quantile of Student's distribution
-    with S − 1 degrees of freedom. No method's spread counts for another; there is no correction for multiple
-    comparisons.
+    Methods share runs, such as training seeds, so that a run's effect on all of them cancels in the
+    differences d_s of two methods. Two rows are tied if the mean of their differences is at most t s_d/√S
+    from 0, with s_d the standard deviation of these differences alone, and t the (1 + level)/2 quantile of
+    Student's distribution with S − 1 degrees of freedom. No method's spread counts for another; there is no
+    correction for multiple comparisons.
 
     Examples
     --------
