@@ -18,6 +18,7 @@ from whence_studies.report.nine import paper_columns
 from whence_studies.report.summary import ResultSummary
 from whence_studies.suite import results
 
+_WRONG = "mislabeling_30_memorised"
 _MARGIN = 0.01  # scores that are less apart from the best are grey
 
 
@@ -70,11 +71,7 @@ QUESTIONS = (
     Question(
         "Which labels are wrong? (area, 30 % wrong, trained to the end)",
         "`audit.wrong_labels`, which ranks by such margins",
-        {
-            "mnist": "mislabeling_30_memorised",
-            "fashion": "mislabeling_30_memorised",
-            "cifar10": "mislabeling",
-        },
+        {"mnist": _WRONG, "fashion": _WRONG, "cifar10": "mislabeling"},
         "by_margin",
         ("DualDA unit length C=1e-2", "Effects, last layer"),
     ),
