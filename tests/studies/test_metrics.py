@@ -34,6 +34,7 @@ from whence_studies import (
     measure,
     mislabeling_auc,
     mislabeling_curve,
+    negative_ratio,
     performance,
     pruned,
     random_scores,
@@ -507,3 +508,13 @@ assert cost.peak_bytes is None or 36_000_000 < cost.peak_bytes < 120_000_000, co
 def test_what_is_wrong_is_said(call, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         call()
+
+
+def test_the_negative_ratio_by_hand_and_of_normal_scores() -> None:
+    scores = [[3.0, -1.0, 1.0], [-2.0, 0.0, 0.5], [-1.0, 0.0, -1.0]]
+    np.testing.assert_array_equal(negative_ratio(scores), [0.25, 4.0, np.nan])
+    shifted = np.random.default_rng(0).standard_normal((1, 400_000)) + 0.5
+    # E max(−z, 0) / E max(z, 0) of N(m, 1): (φ(m) − m Φ(−m)) / (φ(m) + m Φ(m))
+    density, below = math.exp(-0.125) / math.sqrt(2 * math.pi), 0.5 * math.erfc(0.5 / math.sqrt(2))
+    expected = (density - 0.5 * below) / (density + 0.5 * (1 - below))
+    assert negative_ratio(shifted)[0] == pytest.approx(expected, rel=0.01)
