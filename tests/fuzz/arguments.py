@@ -603,6 +603,7 @@ RULES: dict[str, Arg | None] = {
     "train_vectors": need(may(kinds.matrix(), "sparse"), world.features),
     "studies.cancellation.scores": SCORES,
     "studies.coreset_order.scores": SCORES,
+    "studies.negative_ratio.scores": SCORES,
     "studies.sparsity_curve.scores": SCORES,
     "order": need(kinds.labels(None, rows=False), lambda: np.random.default_rng(0).permutation(N)),
     "studies.coreset.fraction": need(INNER, lambda: 0.5),
