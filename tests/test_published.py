@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tools import published
+from tools import published, questions
 
 from whence_studies.report.counting import paper_counts
 
@@ -62,6 +62,50 @@ def test_of_the_papers_counts_two_separate_dualda_from_a_method() -> None:
         ("study-fashion-all", "by accuracy: best of three C", "GradDot"),
         ("study-cifar10-all", "by loss: one C", "EK-FAC"),
     ]
+
+
+WHICH = (published.DOCS / "which.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_questions_has_what_was_measured() -> None:
+    assert f"<!-- table questions -->\n\n{questions.questions()}\n\n<!-- end -->" in WHICH, (
+        "python -m tools.questions"
+    )
+
+
+OUTPUTS = "representer(bias=False, targets=outputs)"
+SPARSE = f"{OUTPUTS} sparsified as dualda(C=0.001)"
+STATEMENTS = [  # words on the page, then metric, key, quantity and data sets of their numbers
+    (".541 at C = 0.1", "identical_subclass", "dualda(C=0.1)", "score", "mnist"),
+    (".706 at 1e-5", "identical_subclass", "dualda(C=1e-05)", "score", "mnist"),
+    (".010, .010, .031", "shortcut", "dualda(C=0.001)", "score", "mnist fashion cifar10"),
+    ("chance .010, .010, .030", "shortcut", "random", "score", "mnist fashion cifar10"),
+    ("CIFAR-10 .336 at 1e-5", "shortcut", "dualda(C=1e-05)", "score", "cifar10"),
+    (".743, .747 ", "mislabeling_30_memorised", "dualda(C=0.001)", "score", "mnist fashion"),
+    (" .612 at C = 1e-3", "mislabeling", "dualda(C=0.001)", "score", "cifar10"),
+    (".188 and .189 at best", "mislabeling_30_best", OUTPUTS, "score", "mnist fashion"),
+    ("labels .985 and .946", "mislabeling_30_best", "representer", "score", "mnist fashion"),
+    (".045, .075, .074 at", "lds", "dualda(C=0.001)", "score", "mnist fashion cifar10"),
+    ("EK-FAC .228, .256, .170", "lds", "ekfac", "score", "mnist fashion cifar10"),
+    ("MNIST 2.71 at 1e-5", "coreset", "dualda(C=1e-05)", "score", "mnist"),
+    (", .105 at 0.1", "coreset", "dualda(C=0.1)", "score", "mnist"),
+    ("CIFAR-10 5.69 and", "coreset", "dualda(C=1e-05)", "score", "cifar10"),
+    ("and 4.06;", "coreset", "dualda(C=0.1)", "score", "cifar10"),
+    ("Fashion-MNIST 4.49 and", "coreset", "dualda(C=1e-05)", "score", "fashion"),
+    (".985 (MNIST), .679 (Fashion-MNIST)", "faithfulness", SPARSE, "mcc", "mnist fashion"),
+    (", .945 (CIFAR-10)", "faithfulness", SPARSE, "mcc", "cifar10"),
+]
+
+
+@pytest.mark.parametrize(("words", "metric", "key", "quantity", "data"), STATEMENTS)
+def test_statements_about_the_paper_have_numbers_of_the_data(
+    words: str, metric: str, key: str, quantity: str, data: str
+) -> None:
+    assert words in WHICH
+    for one in data.split():
+        value = published.together(f"study-{one}-all").results.value(metric, key, quantity)
+        assert value is not None
+        assert published.number(value) in words
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,8 @@ def each(method: str, values: list[float], metric: str) -> list[Row]:
         ([0.9, 1.0] * 50, [0.0, 0.2] * 50, "worse"),
         ([1.0, 0.0] * 50, [1.0, 0.0] * 50, "level"),
         ([1.0, 0.0] * 50, [0.0, 1.0] * 49 + [1.0, 1.0], "level"),  # apart by one test of a hundred
+        ([0.500] * 100, [0.505] * 100, "level"),  # for certain, but by less than .01
+        ([0.50] * 100, [0.52] * 100, "better"),
     ],
 )
 def test_the_second_is_judged_beside_the_first_alone(

@@ -11,6 +11,7 @@ from whence_studies.suite.metric import Column
 from whence_studies.suite.results import Results
 
 BETTER, WORSE, LEVEL = VERDICTS = "better", "worse", "level"
+LEAST = 0.01  # of a score, and as a share of a loss: smaller differences are level, however certain they are
 
 
 class Compared(NamedTuple):
@@ -34,7 +35,7 @@ def compared(results: Results, first: str, second: str) -> Iterator[Compared]:
     """Compare two methods, by their labels, in every column of a protocol.
 
     Ties are those of the two alone, as the page judges them. Of LDS, whose ties are of all methods, scores
-    are level where the 95 % interval of one holds the other.
+    are level where the 95 % interval of one holds the other. Differences below ``LEAST`` are level too.
     """
     both = [given for given in results.protocol["methods"] if given["label"] in (first, second)]
     summary = ResultSummary(replace(results, protocol={**results.protocol, "methods": both}))
@@ -50,6 +51,8 @@ def compared(results: Results, first: str, second: str) -> Iterator[Compared]:
         level = ours.tied or theirs.tied or ours.value == theirs.value
         if column.ties == "given":
             level = _overlap(summary, column, *keys.values())
+        scale = abs(ours.value) if column.ties == "runs" else 1.0
+        level = level or abs(theirs.value - ours.value) < LEAST * scale
         yield Compared(
             results.protocol["name"], column.title, ours.value, theirs.value, LEVEL if level else verdict
         )

@@ -47,26 +47,23 @@ def ties(values: Doubles, groups: Ints, *, level: float = 0.95, draws: int = 4_0
 def ties_of_runs(values: Doubles, *, level: float = 0.95) -> Mask:
     """Return which rows of values (M, S), of M methods in the same S runs, cannot be distinguished, (M, M).
 
-    Methods share runs, such as training seeds, so that a run's effect on all of them cancels. The residuals
-    of v_ms after removing the means of its method and of its run have (M − 1)(S − 1) degrees of freedom and
-    the pooled variance s² = Σ_ms (v_ms − v̄_m − v̄_s + v̄)² / ((M − 1)(S − 1)). Two rows are tied if their
-    means are at most t s √(2/S) apart, where t is the (1 + level)/2 quantile of Student's distribution. All
-    methods are assumed to have the same variance; there is no correction for multiple comparisons.
+    Methods share runs, such as training seeds, so that a run's effect on all of them cancels in the
+    differences d_s of two methods. Two rows are tied if the mean of their differences is at most t s_d/√S
+    from 0, with s_d the standard deviation of these differences alone, and t the (1 + level)/2 quantile of
+    Student's distribution with S − 1 degrees of freedom. No method's spread counts for another; there is no
+    correction for multiple comparisons.
 
     Examples
     --------
     >>> import numpy as np
-    >>> ties_of_runs(np.array([[1.0, 2.0], [1.1, 1.9], [5.0, 6.0]]))[0]
+    >>> ties_of_runs(np.array([[1.0, 2.0, 3.0], [1.3, 1.8, 3.1], [5.0, 6.0, 7.1]]))[0]
     array([ True,  True, False])
     """
-    M, S = values.shape
+    S = values.shape[1]
     check_that(S >= 2, "values", "have at least two runs, to estimate their spread", S)
-    means = values.mean(axis=1)
-    freedom = (M - 1) * (S - 1)
-    rest = values - means[:, None] - values.mean(axis=0) + values.mean()
-    spread = np.sqrt((rest**2).sum() / max(freedom, 1))
-    reach = stdtrit(max(freedom, 1), (1 + level) / 2) * spread * np.sqrt(2 / S)
-    close: Mask = np.abs(means[:, None] - means) <= reach
+    apart = values[:, None] - values[None]  # (M, M, S)
+    reach = stdtrit(S - 1, (1 + level) / 2) * apart.std(axis=2, ddof=1) / np.sqrt(S)
+    close: Mask = np.abs(apart.mean(axis=2)) <= reach
     return close
 
 

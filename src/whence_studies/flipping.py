@@ -150,8 +150,8 @@ class ExplainedPairs:
     ) -> FlippingResult:
         """Remove features and recompute the scores; arguments as for ``pair_flipping``."""
         check_choice("side", side, ("test", "train"))
-        steps, patch = check_count("steps", steps), check_count("patch", patch)
-        n_random = check_count("n_random", n_random)
+        steps, patch = check_count("steps", steps, most=10_000), check_count("patch", patch)
+        n_random = check_count("n_random", n_random, most=1_000)
         seed, tokens = check_seed(seed), to_array("keep", keep)
         if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iu"):
             raise InvalidInputError(f"'keep' must be a list of token ids. Got {shown(keep)}.")
@@ -319,7 +319,7 @@ def pair_flipping(
         Methods by name: what ``DualDA.explain`` takes as ``method``, None for its default, or "random" for
         random orders. By default, the default method and random orders.
     steps
-        Number of equal steps from nothing to everything removed.
+        Number of equal steps from nothing to everything removed, at most 10,000.
     patch
         Side of the squares of pixels that are removed together, ordered by the sum of their relevance.
     baseline
@@ -330,7 +330,7 @@ def pair_flipping(
     keep
         For texts, tokens that are never removed, such as ``all_special_ids``.
     n_random
-        Number of random orders to average.
+        Number of random orders to average, at most 1,000.
     seed
         Seed of the random orders, of ties in relevance, and of the comparison.
     relative

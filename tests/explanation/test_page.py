@@ -16,6 +16,7 @@ from tests.helpers.browsing import Page
 from tests.helpers.colours import contrast, rgb
 from tests.helpers.explained import TEXT, effects, explanation
 from whence.explanation import Explanations, Sample
+from whence.explanation.page import explanation_data
 from whence.pages.style import drawn, heat, scale
 
 HOSTILE = ("<script>alert(1)</script>", '" onerror="alert(1)', "{{ 7 * 7 }} & 'x'")
@@ -222,3 +223,8 @@ def test_a_long_text_has_a_headline_and_its_rest_is_folded() -> None:
     assert "the rest, strongest: word59 word58 word57 word56" in Page(rest[1]).words
     assert "word0 word1" in Page(rest[1]).words
     assert "[CLS]" not in html
+
+
+def test_the_explorer_has_the_bound_on_logits() -> None:
+    assert explanation_data(explanation(logit_bound=0.25))["logit_bound"] == 0.25
+    assert explanation_data(explanation())["logit_bound"] is None

@@ -279,6 +279,8 @@ RULES: dict[str, Arg | None] = {
     "DualDA.update.add": Arg(may(things.DATA, "failing"), lambda: (world.X(4), world.y(4))),
     "DualDA.update.features": TRAINING,
     "DualDA.update.cache_dir": None,
+    "DualDA.what_if.x": TESTS._replace(kind=may(TESTS.kind, "none")),
+    "DualDA.what_if.features": ROWS._replace(kind=may(ROWS.kind, "none")),
     "DualDA.what_if.training_features": TRAINING,
     "train_halves.make": need(things.FUNCTION + NONE, lambda: world.network),
     "train_halves.train": need(without(things.FUNCTION, "too_few") + NONE, lambda: lambda model, half: None),
@@ -334,7 +336,7 @@ RULES: dict[str, Arg | None] = {
         lambda: [0.1, 0.01],
     ),
     "svm.choose_C.head": Arg(HEAD, world.head),
-    "svm.choose_C.max_samples": Arg(kinds.count(), lambda: 100),
+    "svm.choose_C.max_samples": Arg(kinds.count(none=True), lambda: 100),
     "svm.choose_C.lengths": Arg(
         JUNK
         + wrong(
@@ -601,6 +603,7 @@ RULES: dict[str, Arg | None] = {
     "train_vectors": need(may(kinds.matrix(), "sparse"), world.features),
     "studies.cancellation.scores": SCORES,
     "studies.coreset_order.scores": SCORES,
+    "studies.negative_ratio.scores": SCORES,
     "studies.sparsity_curve.scores": SCORES,
     "order": need(kinds.labels(None, rows=False), lambda: np.random.default_rng(0).permutation(N)),
     "studies.coreset.fraction": need(INNER, lambda: 0.5),

@@ -192,6 +192,7 @@ NAN = {
     "data.as_training_set",
     "train_halves",  # as the user trains
     "features.as_float32",
+    "studies.negative_ratio",
     "studies.sparsity_curve",
     # views and batches hold the user's own inputs, whatever they are
     *("studies.view", "studies.subset", "studies.flip_labels", "studies.group_labels", "studies.retrain"),

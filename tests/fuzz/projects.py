@@ -391,6 +391,9 @@ CHECKS: dict[str, Any] = {
 
 NAN = {
     "load",
+    "Extractor",
+    "Extractor.read",
+    "features.taken",
     "data.as_new",
     "FlippingResult.columns",
     "metrics.calibration",

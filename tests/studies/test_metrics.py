@@ -34,6 +34,7 @@ from whence_studies import (
     measure,
     mislabeling_auc,
     mislabeling_curve,
+    negative_ratio,
     performance,
     pruned,
     random_scores,
@@ -133,20 +134,20 @@ def test_placements_of_wrong_labels_have_the_roc_area_as_their_mean(values: int)
 
 
 def test_methods_with_the_same_seeds_are_tied_by_hand() -> None:
-    # Means 2, 4, 9 of methods, 4 and 6 of seeds, 5 of all. Left are ∓1, ±1, 0: s² = 4/2, two degrees of
-    # freedom. t = 4.302653 leaves 2.5 % above it, and √(2/2) = 1: methods up to 6.0849 apart are tied.
-    values = np.array([[0.0, 4.0], [4.0, 4.0], [8.0, 10.0]])
-    expected = [[True, True, False], [True, True, True], [False, True, True]]
+    # Two degrees of freedom: t = 4.302653 leaves 2.5 % above it. Differences of the first two are −1, −1 and
+    # −1.3, with mean −1.1 and s = .1732: apart by more than t s/√3 = .43. Those with the third are 0, −2, 2.
+    values = np.array([[0.0, 1.0, 2.0], [1.0, 2.0, 3.3], [0.0, 3.0, 0.0]])
+    expected = [[True, False, True], [False, True, True], [True, True, True]]
     np.testing.assert_array_equal(ties_of_runs(values), expected)
-    # An effect that a seed has on all methods changes nothing.
-    np.testing.assert_array_equal(ties_of_runs(values + np.array([0.0, 1e3])), expected)
-    far = np.array([[0.0, 4.0], [4.0, 4.0], [7.0, 9.0]])  # the third mean is 6 above the first
-    assert ties_of_runs(far).all()
+    # An effect that a seed has on all methods changes nothing, and neither does a method with a large spread.
+    np.testing.assert_array_equal(ties_of_runs(values + np.array([0.0, 1e3, 5.0])), expected)
+    wide = np.vstack([values, [[-90.0, 0.0, 90.0]]])
+    np.testing.assert_array_equal(ties_of_runs(wide)[:3, :3], expected)
     with pytest.raises(InvalidInputError, match=r"at least two runs.*Got 1"):
         ties_of_runs(np.zeros((3, 1)))
 
 
-@pytest.mark.parametrize("S", [2, 5])
+@pytest.mark.parametrize("S", [3, 5])
 def test_methods_that_are_alike_differ_by_chance_as_often_as_said(S: int) -> None:
     rng = np.random.default_rng(S)
     said = []
@@ -507,3 +508,13 @@ assert cost.peak_bytes is None or 36_000_000 < cost.peak_bytes < 120_000_000, co
 def test_what_is_wrong_is_said(call, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         call()
+
+
+def test_the_negative_ratio_by_hand_and_of_normal_scores() -> None:
+    scores = [[3.0, -1.0, 1.0], [-2.0, 0.0, 0.5], [-1.0, 0.0, -1.0]]
+    np.testing.assert_array_equal(negative_ratio(scores), [0.25, 4.0, np.nan])
+    shifted = np.random.default_rng(0).standard_normal((1, 400_000)) + 0.5
+    # E max(−z, 0) / E max(z, 0) of N(m, 1): (φ(m) − m Φ(−m)) / (φ(m) + m Φ(m))
+    density, below = math.exp(-0.125) / math.sqrt(2 * math.pi), 0.5 * math.erfc(0.5 / math.sqrt(2))
+    expected = (density - 0.5 * below) / (density + 0.5 * (1 - below))
+    assert negative_ratio(shifted)[0] == pytest.approx(expected, rel=0.01)

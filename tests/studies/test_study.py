@@ -188,7 +188,7 @@ class StoppedError(Exception):
     """What ends a training in the middle."""
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd", "constant_sgd"])
 def test_a_training_that_is_stopped_goes_on_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: Any
 ) -> None:
@@ -289,3 +289,11 @@ def test_a_sweep_of_a_method_that_sees_several_layers_reads_them(tmp_path: Path)
     assert not found.select(quantity="error")
     assert found.value("identical_class", "effects(C=0.01)") is not None
     assert found.value("identical_class", "effects(C=0.5)") is not None
+
+
+def test_constant_sgd_keeps_its_rate() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.rand(50, 1, 28, 28, generator=generator), torch.arange(50) % 5
+    recipe = Recipe(name="narrow-cnn", steps=6, batch_size=16, optimizer="constant_sgd", learning_rate=0.02)
+    trained = Trainer(recipe, x, 5).train(x, y, 3, 3)
+    assert trained.learning_rates == [0.02] * 3

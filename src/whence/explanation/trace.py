@@ -287,6 +287,7 @@ class Trace:
 
     def band(self, token: int) -> Band | None:
         """Return the band of a token's frequency; None where that is not known."""
+        token = self.check_token(token)
         return None if self.bands is None else self.bands.of_count(self.tokens[token].count)
 
     def explain(self, token: int) -> Explanation:

@@ -16,7 +16,7 @@ from whence.attribution.fitted import Fitted, Tests
 from whence.attribution.parameters import one_of, parameter
 from whence.attribution.training_features import all_features
 from whence.core.arrays import Doubles
-from whence.core.checks import check_count, check_flag
+from whence.core.checks import check_count, check_flag, check_is, check_places
 from whence.errors import InvalidInputError
 from whence.features.metric import LearnsMap, MetricName, check_metric
 from whence.features.training import Training
@@ -204,6 +204,10 @@ class Effects(Attributor):
         fitted = self._check_fitted()
         fitted.task.require_classes("logit_changes")
         tests, X = self._tests(x, None, features), None
+        remove = check_places("remove", remove, len(fitted.used)).tolist()
+        check_is(
+            "relabel", {} if relabel is None else relabel, Mapping, "a mapping of training samples to labels"
+        )
         stored = np.isin([*remove, *(relabel or ())], fitted.require_surrogate().support).all()
         if training_features is not None or not stored:
             X = all_features(fitted, training_features, "training_features")

@@ -241,6 +241,27 @@ def random_scores(n_tests: int, n_train: int, seed: int = 0) -> Doubles:
     return np.random.default_rng(check_seed(seed)).standard_normal((n_tests, n_train))
 
 
+def negative_ratio(scores: Any) -> Doubles:
+    """Return the ratio of negative to positive attribution of each test, Σ max(−τ, 0) / Σ max(τ, 0).
+
+    It is NaN for tests without positive attribution. By construction it is 1 for scores that sum to 0.
+
+    Parameters
+    ----------
+    scores
+        Scores (n_test, n_train).
+
+    Examples
+    --------
+    >>> negative_ratio([[3.0, -1.0, 1.0], [2.0, 0.0, 0.0]])
+    array([0.25, 0.  ])
+    """
+    values = numbers("scores", scores, (None, None)).astype(np.float64)
+    against, favour = np.maximum(-values, 0).sum(axis=1), np.maximum(values, 0).sum(axis=1)
+    ratio: Doubles = np.divide(against, favour, out=np.full(len(values), np.nan), where=favour > 0)
+    return ratio
+
+
 @displayed()
 class SparsityCurve(NamedTuple):
     """Shares of attribution of the top x % of training samples, means over the tests.

@@ -120,6 +120,7 @@ class Project:
         most : training samples that are taken, evenly spread over the training set
         """
         check_is("attributor", attributor, Attributor, "a fitted attribution method")
+        check_count("most", most)
         fitted, supported = attributor.fitted_, attributor.capabilities
         if not (supported.explains or supported.members):
             raise UnsupportedError(
@@ -381,7 +382,7 @@ def _some_training(fitted: Fitted, most: int) -> TrainingSet | None:
     if fitted.task.of_documents:
         return None
     used = np.flatnonzero(fitted.used)
-    places = np.linspace(0, len(used) - 1, min(check_count("most", most), len(used))).round().astype(np.int64)
+    places = np.linspace(0, len(used) - 1, min(most, len(used))).round().astype(np.int64)
     return fitted.require_data().subset(used[places])
 
 

@@ -128,7 +128,7 @@ def check_head(
 
 def check_range(C: float, norms: Doubles) -> None:
     """Raise if squares of the numbers would overflow float64."""
-    i = int(norms.argmax())
+    i, C = int(norms.argmax()), float(C)  # of float32, the limits would overflow
     if norms[i] > _LARGEST:
         raise InvalidInputError(
             f"'features' are too large: the squared norm of row {i} is {norms[i]:.1e}, above {_LARGEST:.0e}. "

@@ -79,8 +79,9 @@ class _Way(NamedTuple):
 
 def counts(summary: ResultSummary) -> list[Count]:
     """Return all counts that the results allow, the paper's first."""
-    rows = [Entrant(m.label, (m,)) for m in summary.methods if m.name != RANDOM]
-    every = Count("Every row by itself", "All rows of the table above except Random.", placed(summary, rows))
+    rows = [Entrant(m.label, (m,)) for m in summary.methods if m.name != RANDOM and m.competes]
+    text = "All rows of the table above, but for Random and methods that see the tests’ true classes."
+    every = Count("Every row by itself", text, placed(summary, rows))
     every_count = [*paper_counts(summary), *_over_all(summary), *_with_choices(summary), every]
     return [count for count in every_count if len(count.places) > 1]
 
@@ -159,7 +160,7 @@ def _with_choices(summary: ResultSummary) -> Iterator[Count]:
     """Yield the count of all methods, each with the best of its options, if some have several."""
     families: dict[str, list[Method]] = {}
     for method in summary.methods:
-        if method.name != RANDOM:
+        if method.name != RANDOM and method.competes:
             families.setdefault(method.name, []).append(method)
     if any(len(methods) > 1 for methods in families.values()):
         entrants = [_entrant(methods) for methods in families.values()]

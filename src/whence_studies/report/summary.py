@@ -102,15 +102,16 @@ class ResultSummary:
 
     def _column(self, column: Column) -> list[Cell]:
         values = self.values[column]
-        tied = self._tied(column, list(values))
-        best = (max if column.rising else min)(values.values(), default=None)
+        competing = [m.key for m in self.methods if m.competes and m.key in values]
+        tied = self._tied(column, competing)
+        best = (max if column.rising else min)((values[key] for key in competing), default=None)
         cells = []
         for method in self.methods:
             value = values.get(method.key)
             failed = self.results.select(self._owners[column], method.key, ERROR)
             scores = self.results.select(column.metric, method.key, "score")
             note = (failed or scores)[0].note if failed or scores else ""
-            is_best = value is not None and value == best
+            is_best = method.competes and value is not None and value == best
             cells.append(Cell(value, is_best, method.key in tied and not is_best, note, bool(failed)))
         return cells
 

@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, pad
 from torch.optim import SGD, AdamW, Optimizer
-from torch.optim.lr_scheduler import OneCycleLR
+from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 from torch.optim.swa_utils import update_bn
 
 from whence.core import contents, store
@@ -44,8 +44,8 @@ class Recipe(Table):
     ----------
     name : name of the network, or ``module:name`` of a user's function that makes an untrained one
     steps, batch_size : gradient steps, and samples per step
-    optimizer : "adamw", or "sgd" with Nesterov momentum
-    learning_rate : the maximum of one cycle up and down to zero
+    optimizer : "adamw", "sgd" with Nesterov momentum, or "constant_sgd", the same at a constant rate
+    learning_rate : the maximum of one cycle up and down to zero, or the constant rate
     weight_decay : weight decay of the optimizer
     smoothing : label smoothing
     augment : mirror half of the images, and shift each batch by up to a sixteenth; "each" shifts every image
@@ -59,7 +59,7 @@ class Recipe(Table):
     name: Annotated[str, ours("model.name", networks.NETWORKS)]
     steps: Count
     batch_size: Count = 64
-    optimizer: Literal["adamw", "sgd"] = "adamw"
+    optimizer: Literal["adamw", "sgd", "constant_sgd"] = "adamw"
     learning_rate: float = 0.01
     weight_decay: float = 1e-2
     smoothing: float = Field(default=0.0, ge=0, lt=1)
@@ -241,14 +241,16 @@ def train(
     return TrainedNetwork(model, states, [rate for _, rate in kept])
 
 
-def _optimizer(recipe: Recipe, model: nn.Module) -> tuple[Optimizer, OneCycleLR]:
-    """Make the optimizer, and the cycle of its learning rate."""
+def _optimizer(recipe: Recipe, model: nn.Module) -> tuple[Optimizer, LRScheduler]:
+    """Make the optimizer, and the schedule of its learning rate."""
     rate, decay = recipe.learning_rate, recipe.weight_decay
     optimizer: Optimizer
-    if recipe.optimizer == "sgd":
+    if recipe.optimizer in ("sgd", "constant_sgd"):
         optimizer = SGD(model.parameters(), rate, momentum=0.9, weight_decay=decay, nesterov=True)
     else:
         optimizer = AdamW(model.parameters(), rate, weight_decay=decay)
+    if recipe.optimizer == "constant_sgd":
+        return optimizer, LambdaLR(optimizer, lambda step: 1.0)
     cycled = recipe.optimizer == "adamw"
     steps = recipe.steps + 1
     up = min(1.0, max(0.2, 2 / steps))  # at least one step: torch divides by it

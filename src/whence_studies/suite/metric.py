@@ -52,8 +52,8 @@ class Column:
     title, unit : title and unit of the column
     rising : whether higher is better
     first : show the loss at the smallest share instead of the metric's score
-    ties : how ties are tested: "bootstrap" over the rows "each"; "runs", the spread of logarithms over runs
-        that all methods share; "given" in rows "tied_with_best"; "none"
+    ties : how ties are tested: "bootstrap" over the rows "each"; "runs", by logarithms of runs that all
+        methods share; "given" in rows "tied_with_best"; "none"
     how : the test in words, for the page; {seeds} is the number of training seeds
     metric : metric of the rows that it shows; by default that of the metric itself
     """
@@ -63,7 +63,7 @@ class Column:
     rising: bool = True
     first: bool = False
     ties: Literal["bootstrap", "runs", "given", "none"] = "bootstrap"
-    how: str = "bootstrap over the tests"
+    how: str = "bootstrap over the tests of one network: between networks differences may be larger"
     metric: str = ""
 
 

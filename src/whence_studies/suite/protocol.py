@@ -96,6 +96,11 @@ class Method(Table):
         return methods.get(self.name)
 
     @property
+    def competes(self) -> bool:
+        """Whether it is compared with others: not by values, which see the true classes of the tests."""
+        return not self.by_value
+
+    @property
     def key(self) -> str:
         """Its identifier in results: the name with its options."""
         inside = [f"{name}={value}" for name, value in sorted(self.options.items())]

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 _FEW = 2  # with so few shares, the smallest dominates the mean
 _HOW = (
-    "{seeds} training seeds, the same for all methods: Student’s t with the pooled spread of "
-    "the losses’ logarithms about the means of methods and of seeds, assuming equal variances"
+    "{seeds} training seeds, the same for all methods: Student’s t of the differences of two methods’ "
+    "logarithms of losses, with the spread of these differences alone"
 )
 _BY_CLASS = "The most important samples of every class, in proportion to the training set."
 _SUFFICE = "Higher is better: the kept samples suffice."

@@ -30,7 +30,7 @@ from whence_studies.suite.metric import (
 )
 
 _POINTS = 101  # points of the drawn curve
-_HOW = "bootstrap over the wrong labels, with fixed correctly labelled samples"
+_HOW = "bootstrap over the wrong labels of one network, with fixed correctly labelled samples"
 _OTHERS = {
     "by_margin": "Margin w_y·f − max w_c·f, the smallest first",
     "by_slack": "Slack max(0, 1 − margin), the largest first",

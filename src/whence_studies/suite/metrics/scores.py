@@ -9,7 +9,18 @@ from sklearn.metrics import confusion_matrix
 
 from whence.metrics import scores
 from whence_studies.scenes.perturb import group_classes, group_labels
-from whence_studies.suite.metric import Case, Column, Count, Curves, Materials, Metric, Row, Scene, register
+from whence_studies.suite.metric import (
+    Case,
+    Column,
+    Count,
+    Curves,
+    Materials,
+    Metric,
+    Numbers,
+    Row,
+    Scene,
+    register,
+)
 
 _SHARES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
@@ -97,6 +108,11 @@ class Sparsity(Metric):
             },
             log=True,
         ),
+        Numbers(
+            "Negative to positive attribution",
+            "Mean ratio of the sum of negative scores to that of positive ones; 1 where scores sum to 0.",
+            {"negative_ratio": "Ratio"},
+        ),
     )
     sweeps = False
 
@@ -104,6 +120,13 @@ class Sparsity(Metric):
         """Return the curves of absolute, positive and negative attribution."""
         curve = scores.sparsity_curve(case.scores, _SHARES)
         kinds = ("absolute", "positive", "negative")
+        ratios = scores.negative_ratio(case.scores)
+        known = ratios[np.isfinite(ratios)]
         return [
-            row for kind in kinds for row in case.curve(self.name, kind, curve.shares, getattr(curve, kind))
+            *(
+                row
+                for kind in kinds
+                for row in case.curve(self.name, kind, curve.shares, getattr(curve, kind))
+            ),
+            *([case.row(self.name, "negative_ratio", float(known.mean()))] if len(known) else []),
         ]
