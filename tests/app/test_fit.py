@@ -260,7 +260,7 @@ def test_every_task_is_fitted_attributed_explained_and_reported(
     assert (place / "why" / "test-1.png").exists()
     run("report", "x.whence", "--tests", "0-2", "-k", "2", "--out", "report.html")
     page = (place / "report.html").read_text()
-    assert ("Labels to check" in page) == (task == "one-logit")
+    assert ('id="tab-audit"' in page) == (task == "one-logit")
     shown = facts(run("info", "x.whence"))
     assert shown["task"] == task
     audits, effects = task == "one-logit", task != "many-labels"

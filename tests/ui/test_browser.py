@@ -420,16 +420,17 @@ def test_marks_of_a_report_and_their_export(visit: Any, report: str, explorer: E
 @pytest.mark.parametrize("which", ["live", "report"])
 def test_classes_and_tabs_by_keys(visit: Any, which: str, request: pytest.FixtureRequest) -> None:
     page = visit(request.getfixturevalue(which))
+    between = 4 if which == "live" else 2  # the map and duplicates are live
     page.locator("#tab-explore").focus()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
+    for _ in range(between):
+        page.keyboard.press("ArrowRight")
     expect(page.locator("#tab-classes")).to_be_focused()
     expect(page.locator("#classes section")).to_have_count(3)
     expect(page.locator("#classes h3").first).to_have_text("bar")
     expect(page.locator("#explore")).to_be_hidden()
     no_sideways_scrolling(page)
-    page.keyboard.press("ArrowLeft")
-    page.keyboard.press("ArrowLeft")
+    for _ in range(between):
+        page.keyboard.press("ArrowLeft")
     expect(page.locator("#explore")).to_be_visible()
 
 

@@ -116,7 +116,7 @@ def test_what_words_mean_is_shown_to_pointers_and_keys(visit: Any, tmp_path: Pat
         no_sideways_scrolling(page)
         other = page.locator(".sums, .quiet").locator(".term", has_text="duality gap")
         other.focus()
-        assert "relative to its objective" in other.evaluate(shown)
+        assert "from the optimum" in other.evaluate(shown)
 
 
 def test_texts_have_headlines_and_a_function_hides_no_tokeniser(visit: Any) -> None:

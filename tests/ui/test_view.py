@@ -140,7 +140,7 @@ def test_the_page_of_scores(visit: Any) -> None:
         expect(page.locator(".card")).to_have_count(10)
         expect(page.locator(".side h3").first).to_have_text(f"▲ positive scores for {NAMES[int(Y[4])]}")
         expect(page.locator(".certificate")).to_contain_text("From scores, written by Python")
-        expect(page.locator("#target, #C, .basket, #typicality, canvas, .chart:nth-child(2)")).to_have_count(
+        expect(page.locator("#target, #C, #marking, #typicality, canvas, .chart:nth-child(2)")).to_have_count(
             0
         )
         page.keyboard.press("j")
@@ -149,5 +149,5 @@ def test_the_page_of_scores(visit: Any) -> None:
         expect(page.locator("#whatif .withheld")).to_contain_text("needs a surrogate of the model")
         page.set_viewport_size({"width": 390, "height": 800})
         page.click("#tab-start")
-        expect(page.locator(".first h3").first).to_contain_text("Wrong predictions")
+        expect(page.locator(".task h2").first).to_contain_text("Wrong predictions")
         no_sideways_scrolling(page)

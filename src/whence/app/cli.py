@@ -331,7 +331,7 @@ def audit(
     out: Annotated[Path | None, opt("File to write: .csv, .parquet or .json.", "FILE")] = None,
     as_json: Json = False,
 ) -> None:
-    """Check the training set: labels, duplicates, classes, shortcuts, novelty.
+    """Check training data: labels, duplicates, shortcuts, novelty.
 
     whence audit clothes.whence --trust --out labels.csv
 
