@@ -194,8 +194,8 @@ def test_maps_are_one_click_away_next_to_their_pictures_and_over_them(visit: Any
     page = visit(live)
     expect(page.locator(".mapped, #pair:visible")).to_have_count(0)
     page.locator(".card button").first.click()
-    page.select_option("#maps", "beside")
-    assert "maps=beside" in page.url
+    page.select_option("#maps", "split")
+    assert "maps=split" in page.url
     for part in (".top figure", ".card", "#pair figure"):  # the picture itself, and then its map
         views = page.locator(part).first.locator(".picture")
         expect(views).to_have_count(2)

@@ -2,7 +2,7 @@
 
 const VIEWS = { "made-of": "made of", "would-change": "would change" };
 const TABS = ["start", "explore", "compare", "audit", "map", "duplicates", "classes", "concepts", "whatif"];
-const MAPS = ["none", "beside", "over"];
+const MAPS = ["none", "split", "over"];
 const COLOURINGS = ["label", "predicted", "label doubt", "self-influence", "score", "effect"]; // of the map
 const TICKS = ["wrong", "disagree", "novel"];
 
@@ -67,7 +67,7 @@ export function addressOf(info, part) {
   for (const name of TICKS) note(name, list[name] ? 1 : null, null);
   note("order", list.order === "number" ? null : "least-certain", null);
   note("skip", list.offset, 0);
-  note("maps", maps, info.kind === "image" ? "none" : "beside");
+  note("maps", maps, info.kind === "image" ? "none" : "split");
   return words.size ? `#${words}` : "#tab=explore";
 }
 

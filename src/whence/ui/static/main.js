@@ -227,7 +227,7 @@ function acts(view) {
   return {
     j: () => state.list.step(1), k: () => state.list.step(-1), ArrowRight: () => state.list.step(1), ArrowLeft: () => state.list.step(-1),
     n: () => pairs[at + 1] && pin(pairs[at + 1]), p: () => pairs[at - 1] && pin(pairs[at - 1]),
-    m: () => showMaps(state.maps === "none" ? "beside" : "none"),
+    m: () => showMaps(state.maps === "none" ? "split" : "none"),
     "/": () => { place("filters").open = true; place("search").focus(); },
     ...state.tray ? marking : {},
   };
@@ -256,7 +256,7 @@ async function follow() {
   const listed = state.list.follow(query);
   if (found.tab === "explore" || !place(found.tab)) await listed;
   if (hash !== location.hash) return; // another address came in between
-  state.maps ??= state.info.kind === "image" ? "none" : "beside";
+  state.maps ??= state.info.kind === "image" ? "none" : "split";
   document.documentElement.classList.toggle("overlay", state.maps === "over");
   turn(found.tab, true);
 }

@@ -70,7 +70,7 @@ export class PredictionView {
 
   mapsSwitch(state) {
     if (this.info.scores) return null;
-    const image = this.info.kind === "image", options = [["none", "hidden"], ["beside", image ? "next to pictures" : "shown"], ...(image ? [["over", "over pictures"]] : [])];
+    const image = this.info.kind === "image", options = [["none", "hidden"], ["split", image ? "next to pictures" : "shown"], ...(image ? [["over", "over pictures"]] : [])];
     return h("label", { class: "maps-switch" }, "relevance maps ", h("select", { id: "maps", onchange: (event) => this.actions.maps(event.target.value) },
       options.map(([value, words]) => h("option", { value, selected: value === state.maps }, words))));
   }
